@@ -192,7 +192,7 @@ time_traced() {
 learn_app() {
     local app=$1 kind=$2
     local log=$IMAGE.$app-$kind.log
-    with_paralfetch --state-dir "$IMAGE.state/$app-$kind" learn --root "$MNT" "${@:3}" -- "${COMMAND[@]}" \
+    with_paralfetch --state-dir "$IMAGE.state/$app-$kind" learn --verbose --root "$MNT" "${@:3}" -- "${COMMAND[@]}" \
         >/dev/null 2>"$log" || die "learning $app failed: see $log"
 }
 

@@ -29,6 +29,8 @@ wanted() {
             conf:*) how=644 ;;
             link:*) how=777 ;;
         esac
+        # The package has nothing below /lib, where Debian 12's own units are.
+        [[ $target != /lib/* ]] || target=/usr$target
         [[ $target != /usr/share/man/* ]] || target=$target.gz
         echo "$how $target"
     done < <("$REPO/scripts/install.sh" list)

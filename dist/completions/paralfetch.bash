@@ -92,7 +92,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__bench)
-            opts="-h --runs --scenarios --until --json --export-json --export-markdown --timeout --as-read --root --help"
+            opts="-v -h --runs --scenarios --until --json --export-json --export-markdown --verbose --timeout --as-read --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -202,7 +202,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__learn)
-            opts="-h --json --timeout --as-read --live --shift --distance --hole --root --help"
+            opts="-v -h --json --verbose --timeout --as-read --live --shift --distance --hole --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -388,7 +388,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__status)
-            opts="-h --json --user --help"
+            opts="-v -h --verbose --json --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -39,7 +39,7 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "enable" -d 'M
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "relearn" -d 'Learn the next launch of APP anew; the old profile prefetches it'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "disable" -d 'Leave APP alone from its next launch on'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "mode" -d 'Print which apps the service manages, or set it'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print how the service does, or all that is known of APP'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print what was gained, or all that is known of APP'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "stats" -d 'Print the newest launches of APP, or of all apps'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "plot" -d 'Write a page for browsers about the newest launches of APP'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Print launches as they begin and end'
@@ -50,6 +50,7 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l shift -d
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l distance -d 'Merge reads of neighbours that are so many reads apart at most (I/O distance)' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l hole -d 'Read along up to so many pages between two that are needed; 0: none' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -s v -l verbose -d 'Say also how the launch was recorded and scheduled'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l as-read -d 'Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l live -d 'Learn from the launch as it comes, whatever is cached: drop no cache and change no readahead'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -s h -l help -d 'Print help'
@@ -78,6 +79,7 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l export-m
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l timeout -d 'Longest time that a launch may take [default: 30, or 300 to learn exactly from a disk with heads]' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l json -d 'Print the results as JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -s v -l verbose -d 'Say also what is done, and leave what the app prints on standard error'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l as-read -d 'Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand doctor" -l json -d 'Print JSON'
@@ -96,6 +98,7 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -l notify
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand mode" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -l user -d 'APP as this user launches it; without it, as you do, and for root as all users do' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -s v -l verbose -d 'Print also what can be observed here, and what was done about other programs\' writes'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -l json -d 'Print JSON'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r

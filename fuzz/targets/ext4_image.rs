@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,6 +46,8 @@ static IMAGE: LazyLock<Image> = LazyLock::new(make);
 /// A file system with a hashed directory, a slow link, an inline directory and a file in many pieces.
 fn make() -> Image {
     let directory = std::env::temp_dir().join(format!("paralfetch-fuzz-{}", std::process::id()));
+    // Of an earlier process with this number.
+    let _ = fs::remove_dir_all(&directory);
     let crowd = directory.join("root/crowd");
     fs::create_dir_all(&crowd).unwrap();
     fs::create_dir(directory.join("root/inline")).unwrap();
@@ -67,10 +70,14 @@ fn make() -> Image {
     run(mke2fs.arg(directory.join("root")), &path, &[0]);
     // Sorts the directories into indexes, and says so with its status.
     run(Command::new("e2fsck").arg("-fyD"), &path, &[0, 1]);
+    let sound = fs::read(&path).unwrap();
+    let damaged = File::options().read(true).write(true).open(&path).unwrap();
+    // It is reached by the descriptor alone from here on, and leaves nothing behind.
+    fs::remove_dir_all(&directory).unwrap();
     Image {
-        sound: fs::read(&path).unwrap(),
-        damaged: File::options().write(true).open(&path).unwrap(),
-        path,
+        sound,
+        path: format!("/proc/self/fd/{}", damaged.as_raw_fd()).into(),
+        damaged,
     }
 }
 

@@ -11,6 +11,7 @@ mod find;
 mod scan;
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub use entry::DesktopEntry;
@@ -96,8 +97,22 @@ fn identify(
     }
     if !identity.distinct {
         return Err(format!(
-            "its command line starts {}, and does not tell which app that runs",
+            "its command line starts {}, and does not tell which app that runs: name the program that it starts in the \
+             end",
             identity.program.display()
+        ));
+    }
+    // A starter that no rule knows: its other entries start other apps.
+    let starts_another =
+        |arg: &&OsString| !arg.as_bytes().starts_with(b"-") && look_up(arg).is_some();
+    if identity.is_program()
+        && identity.program == file
+        && let Some(started) = exec[1..].iter().find(starts_another)
+    {
+        return Err(format!(
+            "its command line has {} start {}: name the program that it starts in the end",
+            file.display(),
+            Path::new(started).display()
         ));
     }
     Ok(identity)

@@ -38,8 +38,6 @@ fn programs_are_their_own_apps() {
         ("gimp", "/usr/bin/gimp"),
         ("gimp -m x.png", "/usr/bin/gimp"),
         ("/opt/x/../y/bin/./app", "/opt/y/bin/app"),
-        ("xdg-open x.pdf", "/usr/bin/xdg-open"),
-        ("gtk-launch gimp", "/usr/bin/gtk-launch"),
         ("python3-config --libs", "/usr/bin/python3-config"),
     ]);
     // A script as it is executed: the kernel starts its interpreter later.
@@ -153,6 +151,38 @@ fn app_looked_up(line: &str) -> String {
 }
 
 #[test]
+fn starters_are_no_apps_and_start_what_the_entry_names_or_nothing() {
+    for line in [
+        "xdg-open x.pdf",
+        "gtk-launch gimp",
+        "gapplication launch org.gimp.GIMP",
+        "distrobox-enter -n box -- gimp",
+        "toolbox run gimp",
+        "flatpak-spawn --host gimp",
+    ] {
+        let starter = line.split(' ').next().unwrap();
+        assert_eq!(
+            app_looked_up(line),
+            format!("/usr/bin/{starter}?"),
+            "{line}"
+        );
+    }
+    check(&[
+        (r"wine C:\Games\x.exe -window", r"wine:C:\Games\x.exe"),
+        ("wine /games/x.exe", "/games/x.exe"),
+        ("wine ./x.exe", "/wd/x.exe"),
+        ("wine start /wait /unix /games/x.exe", "/games/x.exe"),
+        (r"wine start C:\x.exe", r"wine:C:\x.exe"),
+        ("wine winecfg", "/usr/bin/wine?"),
+        ("ld.so --library-path /opt/lib /opt/app", "/opt/app"),
+        (
+            "ld-linux-x86-64.so.2 --list /opt/app",
+            "/usr/bin/ld-linux-x86-64.so.2?",
+        ),
+    ]);
+}
+
+#[test]
 fn wrappers_are_looked_through_where_commands_are_looked_up() {
     for (line, key) in [
         ("env -i A=b -u X gimp", "/usr/bin/gimp"),
@@ -164,7 +194,8 @@ fn wrappers_are_looked_through_where_commands_are_looked_up() {
         ("env python3 -c x", "/usr/bin/python3?"),
         ("env A=b", "/usr/bin/env?"),
         ("nice unknown", "/usr/bin/nice?"),
-        (r"wine C:\foo.exe", "/usr/bin/wine?"),
+        ("uwsm-app -- gimp", "/usr/bin/gimp"),
+        ("numactl --cpunodebind=0 gimp", "/usr/bin/gimp"),
         ("sh -c exec_gimp_-n", "/usr/bin/gimp"),
         ("sh -ec exec_python3_-m_idlelib", "python3:idlelib"),
     ] {

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use serde::Deserialize;
 
 use crate::fs::root_owned;
+use crate::model::shown;
 
 /// Where the administrator's rules files are.
 pub const LAUNCHERS_DIR: &str = "/etc/paralfetch/launchers.d";
@@ -59,6 +60,8 @@ pub(super) struct LauncherRule {
 struct RulesFile {
     #[serde(default)]
     tools: Vec<String>,
+    #[serde(default, rename = "multi-call")]
+    multi_call: Vec<String>,
     #[serde(default)]
     launcher: BTreeMap<String, LauncherRule>,
 }
@@ -68,6 +71,8 @@ struct RulesFile {
 pub struct Rules {
     /// Base names of programs that work on whatever their user gives them.
     tools: Vec<String>,
+    /// Base names of programs that are another one by each name that they are executed by.
+    multi_call: Vec<String>,
     launchers: BTreeMap<String, LauncherRule>,
 }
 
@@ -84,6 +89,7 @@ impl Rules {
     pub fn none() -> Rules {
         Rules {
             tools: Vec::new(),
+            multi_call: Vec::new(),
             launchers: BTreeMap::new(),
         }
     }
@@ -135,11 +141,14 @@ impl Rules {
             rule.check(name)
                 .map_err(|why| format!("launcher {name:?}: {why}"))?;
         }
-        if let Some(tool) = parsed.tools.iter().find(|tool| !is_base(tool)) {
-            return Err(not_base(tool, "tools"));
+        for (list, named) in [("tools", &parsed.tools), ("multi-call", &parsed.multi_call)] {
+            if let Some(name) = named.iter().find(|name| !is_base(name)) {
+                return Err(not_base(name, list));
+            }
         }
         self.launchers.extend(parsed.launcher);
         self.tools.extend(parsed.tools);
+        self.multi_call.extend(parsed.multi_call);
         Ok(())
     }
 
@@ -148,6 +157,26 @@ impl Rules {
     pub fn starts_others(&self, base: &OsStr) -> bool {
         let mut tools = self.tools.iter();
         self.launcher(base).is_some() || tools.any(|tool| fit(tool, base.as_bytes()).is_some())
+    }
+
+    /// Names by which the interpreter of this base name is executed with a script: its own, and that of its rule. None if it
+    /// is no interpreter, or a shell.
+    pub fn interpreter_names(&self, base: &str) -> Vec<String> {
+        let Some((rule, launcher)) = self.launcher(OsStr::new(base)) else {
+            return Vec::new();
+        };
+        if launcher.app != AppArgument::File || !launcher.line_options.is_empty() {
+            return Vec::new();
+        }
+        let mut names = vec![base.to_owned(), rule.to_owned()];
+        names.dedup();
+        names
+    }
+
+    /// Whether a program of this base name is another app by each name that it is executed by, whatever links there are.
+    pub(super) fn is_multi_call(&self, base: &OsStr) -> bool {
+        let mut known = self.multi_call.iter();
+        known.any(|name| fit(name, base.as_bytes()).is_some())
     }
 
     /// The launcher with this base name.
@@ -172,7 +201,7 @@ impl Rules {
 impl LauncherRule {
     /// Names and options that could not be used would be ignored silently.
     fn check(&self, name: &str) -> Result<(), String> {
-        if name.is_empty() || name.contains(['/', ':']) || name.chars().any(char::is_control) {
+        if name.is_empty() || name.contains(['/', ':']) || name.chars().any(|c| c != shown(c)) {
             return Err("its name must not be empty or contain \"/\" or \":\"".to_owned());
         }
         if let Some(file) = self.files.iter().find(|file| !is_base(file)) {

@@ -69,7 +69,7 @@ pub(super) fn link_chain(file: &Path) -> Vec<PathBuf> {
 
 /// The base names under which a file is executed: its own and those of the files that it is a symbolic
 /// link to, in that order, each once.
-pub fn executed_names(file: &Path) -> Vec<OsString> {
+pub(super) fn executed_names(file: &Path) -> Vec<OsString> {
     let mut names: Vec<OsString> = Vec::new();
     for link in link_chain(file) {
         let name = base_name(link.as_os_str());

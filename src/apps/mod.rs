@@ -9,8 +9,9 @@ mod command;
 pub mod desktop;
 mod identify;
 mod launchers;
+mod links;
 mod lookup;
 
 pub use command::{CommandApp, identify_command};
 pub use launchers::{LAUNCHERS_DIR, Rules};
-pub use lookup::executed_names;
+pub use links::CommandLinks;

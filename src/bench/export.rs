@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::results::{Results, Scenario, Series};
-use crate::model::median;
+use crate::model::{median, shown};
 
 /// Launch times of a scenario together, in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -106,7 +106,7 @@ pub fn markdown(results: &Results) -> String {
 fn markdown_code(command: &str) -> String {
     let plain: String = command
         .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if shown(c) == c { c } else { ' ' })
         .collect();
     // A run of backticks in it ends the code at a run of the same length alone.
     let longest = plain.split(|c| c != '`').map(str::len).max().unwrap_or(0);

@@ -13,6 +13,7 @@ use super::completion;
 use super::results::{Results, Sample, Scenario};
 use crate::drive::drop_caches;
 use crate::kernel::{CompletionBlock, DRAIN_INTERVAL, Meter};
+use crate::learn::own_elevators;
 use crate::model::{App, LaunchLimits};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::process::{
@@ -101,6 +102,8 @@ pub struct AppLauncher<'a> {
     pub subreaper: &'a Subreaper,
     /// The limit on open files that the app is to have, whatever ours is.
     pub open_files: Rlimit,
+    /// Whether what the app prints is left on standard error; otherwise nobody sees it.
+    pub shows_output: bool,
 }
 
 impl AppLauncher<'_> {
@@ -123,7 +126,10 @@ impl AppLauncher<'_> {
     pub fn spawn(&self) -> Spawn {
         Spawn {
             user: User::invoking(),
-            stdio: Stdio::Null,
+            stdio: match self.shows_output {
+                true => Stdio::OnError,
+                false => Stdio::Null,
+            },
             new_session: true,
             open_files: Some(self.open_files),
             ..Spawn::new(self.command.clone())
@@ -157,7 +163,11 @@ impl AppLauncher<'_> {
 
         let begun = Instant::now();
         let prefetch = prepare(self)?;
-        let started = self.supervisor.start(spawn)?;
+        let started = match (self.supervisor.start(spawn), self.supervisor.asked_to_end()) {
+            // Between two launches, too.
+            (Err(_), Some(signal)) => return Err(BenchError::Interrupted(signal)),
+            (started, _) => started?,
+        };
         let waited = self.wait(awaited, begun);
         let seconds = begun.elapsed().as_secs_f64();
         let report = prefetch.map(Prefetch::finish);
@@ -193,9 +203,16 @@ impl AppLauncher<'_> {
                 (_, Some(left)) => left,
                 (_, None) => {
                     let seconds = limit.as_secs();
-                    return failed(format!(
-                        "the launch did not end within {seconds} s; --timeout allows more"
-                    ));
+                    return failed(match awaited {
+                        Awaited::Exit => format!(
+                            "the app did not end within {seconds} s: --until quiet measures apps that stay open, and \
+                             --timeout allows more"
+                        ),
+                        Awaited::Completion | Awaited::Quiet => format!(
+                            "the launch did not read its completion block within {seconds} s: launches of this app \
+                             differ. Learn again (paralfetch learn), or allow more by --timeout"
+                        ),
+                    });
                 }
             };
             wait_for_event([self.meter.wake_fd(), self.supervisor.signal_fd()], left)?;
@@ -223,8 +240,12 @@ impl AppLauncher<'_> {
                 AppStatus::Code(code) => format!("status {code}"),
                 AppStatus::Signal(signal) => format!("signal {signal}"),
             };
+            let hint = match self.shows_output {
+                true => "",
+                false => "; --verbose shows what it prints",
+            };
             return failed(format!(
-                "the app ended with {status}: only launches that succeed are worth measuring"
+                "the app ended with {status}: only launches that succeed are worth measuring{hint}"
             ));
         }
     }
@@ -322,6 +343,7 @@ impl AppLauncher<'_> {
             let load = move || store.load(app.key()).ok().flatten();
             let options = PrefetchOptions {
                 left_out,
+                elevators: own_elevators(),
                 ..PrefetchOptions::default()
             };
             let prefetch = Prefetch::start(load, options)?;

@@ -5,8 +5,10 @@ mod export;
 mod launcher;
 mod results;
 mod table;
+mod verdict;
 
 pub use export::{json, markdown};
 pub use launcher::{AppLauncher, BenchError, LaunchEnd, MeasuredLaunch};
 pub use results::{Results, Scenario};
 pub use table::render;
+pub use verdict::verdict;

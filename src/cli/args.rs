@@ -32,7 +32,7 @@ pub enum CliCommand {
     Run(RunArgs),
     /// Draw what the profile of APP covers of each file
     Show {
-        /// Name, absolute path or .desktop entry of the app
+        /// The app: a command, a path, a .desktop entry, or its name in the menu
         app: OsString,
         /// List the prefetch entries, in their order, instead of drawing files
         #[arg(long)]
@@ -53,7 +53,7 @@ pub enum CliCommand {
     },
     /// Remove the profile of APP, and its launches
     Forget {
-        /// Name, absolute path or .desktop entry of the app
+        /// The app: a command, a path, a .desktop entry, or its name in the menu
         app: OsString,
         #[command(flatten)]
         user: WhichUser,
@@ -90,10 +90,13 @@ pub enum CliCommand {
         #[arg(value_enum)]
         mode: Option<Mode>,
     },
-    /// Print how the service does, or all that is known of APP
+    /// Print what was gained, or all that is known of APP
     Status {
-        /// Path, command, name or .desktop entry of the app
+        /// The app: a command, a path, a .desktop entry, or its name in the menu
         app: Option<OsString>,
+        /// Print also what can be observed here, and what was done about other programs' writes
+        #[arg(short, long, conflicts_with = "app")]
+        verbose: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -103,7 +106,7 @@ pub enum CliCommand {
     },
     /// Print the newest launches of APP, or of all apps
     Stats {
-        /// Path, command, name or .desktop entry of the app
+        /// The app: a command, a path, a .desktop entry, or its name in the menu
         app: Option<OsString>,
         /// Print JSON
         #[arg(long)]
@@ -115,7 +118,7 @@ pub enum CliCommand {
     ///
     /// A file that is there is replaced only if it is such a page.
     Plot {
-        /// Path, command, name or .desktop entry of the app
+        /// The app: a command, a path, a .desktop entry, or its name in the menu
         app: OsString,
         /// Write to FILE, or to standard output if it is -; without it, to APP-launches.html in this directory
         #[arg(short, long, value_name = "FILE")]
@@ -216,7 +219,7 @@ fn user_id(text: &str) -> Result<u32, String> {
 /// An app whose phase is to be set.
 #[derive(Debug, Args)]
 pub struct AppRequest {
-    /// Path, command or .desktop entry of the app
+    /// The app: a command, a path, a .desktop entry, or its name in the menu
     pub app: OsString,
     /// Show on the desktop what became of it, as menus of file managers do
     #[arg(long)]
@@ -230,6 +233,9 @@ pub struct Learn {
     /// Report as one line of JSON, on standard error or into FILE, instead of text
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub json: Option<Option<PathBuf>>,
+    /// Say also how the launch was recorded and scheduled
+    #[arg(short, long)]
+    pub verbose: bool,
     #[command(flatten)]
     pub how: Learning,
     /// Learn from the launch as it comes, whatever is cached: drop no cache and change no readahead
@@ -272,8 +278,8 @@ pub struct LaunchArgs {
     /// Run CMD chrooted into DIR, such as a mounted image
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// The application and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
+    /// The application and its arguments: everything from here on is its own
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub cmd: Vec<OsString>,
 }
 
@@ -312,7 +318,7 @@ pub struct WaitsArgs {
     #[arg(long, value_name = "DIR", requires = "cmd")]
     pub root: Option<PathBuf>,
     /// A command and its arguments, whose waits are reported when it has ended
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub cmd: Vec<OsString>,
 }
 
@@ -336,6 +342,9 @@ pub struct Bench {
     /// Write the times to FILE as a table in Markdown
     #[arg(long, value_name = "FILE")]
     pub export_markdown: Option<PathBuf>,
+    /// Say also what is done, and leave what the app prints on standard error
+    #[arg(short, long)]
+    pub verbose: bool,
     #[command(flatten)]
     pub how: Learning,
     #[command(flatten)]
@@ -449,7 +458,10 @@ mod tests {
     }
 
     #[test]
-    fn commands_follow_the_dashes_and_files_of_reports_are_optional() {
+    fn commands_take_all_that_follows_with_or_without_dashes_and_files_of_reports_are_optional() {
+        let plain = run(&["gimp", "-v", "--no-shield", "--", "x"]);
+        assert!(!plain.verbose && !plain.no_shield);
+        assert_eq!(plain.launch.cmd, ["gimp", "-v", "--no-shield", "--", "x"]);
         let verbose = run(&["-v", "--", "a", "-b"]);
         assert!(verbose.verbose);
         assert_eq!(verbose.launch.cmd, ["a", "-b"]);
@@ -478,6 +490,7 @@ mod tests {
         assert!(command.cost);
         assert_eq!(command.cmd, ["dd", "--for"]);
         assert_eq!(command.least, Duration::from_millis(1));
+        assert_eq!(waits(&["dd", "--for"]).unwrap().cmd, ["dd", "--for"]);
         assert!(waits(&["--for", "2", "--", "dd"]).is_none());
         assert!(waits(&["--root", "/"]).is_none());
         for bad in ["-1", "60001", "nan", "x"] {

@@ -9,13 +9,14 @@ use super::learn::{from_learn, identify, options, report, say_limit};
 use super::profiles::write_out;
 use super::progress::Progress;
 use super::show::list_line;
-use super::{Failure, say};
+use super::{Failure, output_file, say};
 use crate::bench::{
     AppLauncher, BenchError, LaunchEnd, MeasuredLaunch, Results, Scenario, json, markdown, render,
+    verdict,
 };
 use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
-use crate::model::{LaunchLimits, Learned};
+use crate::model::{Ended, LaunchLimits, Learned};
 use crate::prefetch::raise_open_files;
 use crate::process::{Command, Subreaper, Supervisor};
 use crate::profile::Store;
@@ -47,10 +48,16 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         supervisor: &mut supervisor,
         subreaper: &subreaper,
         open_files: raise_open_files(),
+        shows_output: args.verbose,
+    };
+    let tell_how = |line: &str| {
+        if args.verbose {
+            say(line);
+        }
     };
 
     // The first launch of an app often sets it up and differs from all later ones.
-    say(&format!("warming up: {}", shown(&args).join(" ")));
+    tell_how(&format!("warming up: {}", shown(&args).join(" ")));
     launcher.warm_up().map_err(failure)?;
     if args.scenarios.contains(&Scenario::Prefetch) || args.until == LaunchEnd::Quiet {
         match store.load(app.app.key())? {
@@ -58,7 +65,14 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
                 say("learning one launch as read, since the profile is of an exact one");
                 learn_first(&mut launcher, &args, &store)?;
             }
-            Some(profile) => say(&format!("using the profile {}", list_line(&profile, ""))),
+            // Its last read may have been made on the way out, which is not waited for.
+            Some(profile) if args.until == LaunchEnd::Quiet && profile.ended == Ended::Exit => {
+                say(
+                    "learning one launch until it falls quiet, since the profile is of one until its exit",
+                );
+                learn_first(&mut launcher, &args, &store)?;
+            }
+            Some(profile) => tell_how(&format!("using the profile {}", list_line(&profile, ""))),
             None => {
                 say("learning one launch, since there is no profile yet");
                 learn_first(&mut launcher, &args, &store)?;
@@ -83,7 +97,7 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     let measured = launcher.measure(&args.scenarios, runs, &mut results, tell);
     drop(progress);
     measured.map_err(failure)?;
-    let table = render(&results);
+    let table = format!("{}\n{}\n", render(&results), verdict(&results));
     let as_json = format!("{:#}\n", json(&results));
     write_out(match args.json {
         true => &as_json,
@@ -104,7 +118,7 @@ struct ExportFile<'a> {
 impl<'a> ExportFile<'a> {
     /// Creates it, before the benchmark: that takes long, and the path may be wrong.
     fn create(path: &'a Path) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        let file = output_file::create(path).map_err(|error| cannot_write(path, &error))?;
         Ok(ExportFile { path, file })
     }
 
@@ -140,7 +154,9 @@ fn learn_first(
         profile, summary, ..
     } = learned.profile?;
     store.save(&profile)?;
-    report(&profile, &summary);
+    if args.verbose {
+        report(&profile, &summary, true);
+    }
     Ok(())
 }
 

@@ -14,11 +14,16 @@ use crate::apps::{LAUNCHERS_DIR, Rules};
 use crate::cli::format::text_of;
 use crate::service::SEARCH_PATH;
 
+/// The directories in which commands are looked up, separated by colons. Where a menu of the user's finds programs, a command
+/// does.
+pub fn search_path() -> OsString {
+    env::var_os("PATH").unwrap_or_else(|| SEARCH_PATH.into())
+}
+
 /// The id of the app whose entry a command names: by the path of its file, by its ID in the menus of this user or of
 /// the system, or by its name in the current directory. `None` if that is no entry.
 pub fn id_of_entry(named: &OsStr) -> Result<Option<OsString>, Failure> {
-    // Where a menu of the user's finds programs, a command does.
-    let search = env::var_os("PATH").unwrap_or_else(|| SEARCH_PATH.into());
+    let search = search_path();
     let own = xdg::data().map(|data| data.join("applications"));
     let menus = own.into_iter().chain(system_directories());
     id_in(named, &menus.collect::<Vec<_>>(), &search)

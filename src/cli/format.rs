@@ -3,17 +3,31 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Bytes of a path as text; what is not UTF-8 and what could move a terminal's cursor is replaced.
+use crate::model::shown;
+
+/// Bytes of a path as text; what is not UTF-8 and what [`shown`] replaces is replaced.
 pub fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    String::from_utf8_lossy(bytes).chars().map(shown).collect()
 }
 
 /// Seconds since the epoch as local date and time, such as `2026-01-31 23:59`.
 pub fn date(seconds: u64) -> String {
     local(seconds, "%Y-%m-%d %H:%M")
+}
+
+/// Seconds since the epoch as local date and time within half a year, such as `01-31 23:59`, and as date beyond that, as
+/// ls(1) does.
+pub fn recent(seconds: u64) -> String {
+    let now = u64::try_from(Timestamp::now().as_second()).unwrap_or(0);
+    recent_at(seconds, now)
+}
+
+fn recent_at(seconds: u64, now: u64) -> String {
+    const HALF_A_YEAR: u64 = 182 * 24 * 60 * 60;
+    match seconds.abs_diff(now) <= HALF_A_YEAR {
+        true => local(seconds, "%m-%d %H:%M"),
+        false => day(seconds),
+    }
 }
 
 /// Seconds since the epoch as local time of the day, such as `17:05:59`.
@@ -70,6 +84,9 @@ mod tests {
         assert_eq!(date(u64::MAX), "(no date)");
         assert_eq!(date(1_709_210_096).len(), "2024-02-29 12:34".len());
         assert_eq!(day(1_709_210_096).len(), "2024-02-29".len());
+        let at = |now| recent_at(1_709_210_096, now).len();
+        assert_eq!(at(1_709_210_096), "02-29 12:34".len());
+        assert_eq!(at(1_809_210_096), "2024-02-29".len());
     }
 
     #[test]
@@ -82,5 +99,9 @@ mod tests {
     fn hostile_names_do_not_reach_the_terminal() {
         assert_eq!(text_of(b"a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
         assert_eq!(text_of(b"\xff"), "\u{fffd}");
+        assert_eq!(
+            text_of("gimp\u{202e}cod.exe".as_bytes()),
+            "gimp\u{fffd}cod.exe"
+        );
     }
 }

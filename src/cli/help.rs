@@ -14,12 +14,12 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Everyday",
         &[
-            "status", "list", "stats", "plot", "enable", "disable", "relearn", "forget", "mode",
-            "watch",
+            "status", "list", "stats", "plot", "show", "enable", "disable", "relearn", "forget",
+            "mode", "watch",
         ],
     ),
     ("Check", &["doctor", "bench", "probe", "waits"]),
-    ("Without the service", &["learn", "run", "show"]),
+    ("Without the service", &["learn", "run"]),
 ];
 
 /// Exit statuses; `man/paralfetch.1` has the same.

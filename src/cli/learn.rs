@@ -16,7 +16,7 @@ use crate::cli::format::{mib, text_of};
 use crate::drive::{DriveBelow, Sysfs};
 use crate::kernel::check;
 use crate::learn::{
-    LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command,
+    LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command, knobs_limit,
     launch_sequence, learn,
 };
 use crate::model::{App, DriveClass, GivenParams, LaunchLimits, Learned, Profile};
@@ -74,7 +74,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
                 super::service::tell_of_profiles(state_dir);
                 match &args.json {
                     Some(file) => write_json(file.as_deref(), &profile, &summary),
-                    None => report(&profile, &summary),
+                    None => report(&profile, &summary, args.verbose),
                 }
                 if let Some(AppStatus::Code(code @ 1..)) = learned.exit.map(|exit| exit.status) {
                     say(&format!(
@@ -125,7 +125,7 @@ pub fn options(how: &Learning, live: bool, app: App, command: &Command) -> Learn
             ..LaunchLimits::default()
         }
         .for_lesson(),
-        keeper: keeper_command(Path::new(RUN_DIR), timeout),
+        keeper: keeper_command(Path::new(RUN_DIR), knobs_limit(timeout)),
         earlier: None,
         given: GivenParams::default(),
         state_dir: None,
@@ -203,19 +203,39 @@ pub fn say_limit(timeout: Duration) {
     }
 }
 
-/// Says in a few lines what was learned.
-pub fn report(profile: &Profile, summary: &LearnSummary) {
-    let resolved = &summary.resolved;
+/// Says what was learned, and in the end what that is good for.
+pub fn report(profile: &Profile, summary: &LearnSummary, is_verbose: bool) {
+    if is_verbose {
+        report_how(profile, summary);
+    }
+    // What other programs had in memory was not seen: the profile lacks it.
+    for loss in profile.hooks.losses() {
+        say(&loss);
+    }
+    if summary.lost_paths > 0 {
+        say(&format!(
+            "{} paths could not be recorded: what their look-ups need may be missing",
+            summary.lost_paths
+        ));
+    }
     let pages: u64 = profile.entries.iter().map(|entry| entry.span.len).sum();
     say(&format!(
-        "learned {} in {:.3} s: {} log entries, {} prefetch entries, {} in {} files; \
-         {} missing metadata blocks found",
+        "learned {} in {:.3} s: its launch reads {} of {} files. Start it by `paralfetch run`, or by the service, and \
+         they are read ahead",
         app_name(&profile.app),
         summary.duration.as_secs_f64(),
-        profile.log_entries,
-        profile.entries.len(),
         mib(pages * crate::model::PAGE_SIZE),
         profile.scheduled_files(),
+    ));
+}
+
+/// How it was recorded and scheduled.
+fn report_how(profile: &Profile, summary: &LearnSummary) {
+    let resolved = &summary.resolved;
+    say(&format!(
+        "{} log entries, {} prefetch entries; {} missing metadata blocks found",
+        profile.log_entries,
+        profile.entries.len(),
         resolved.missing_metadata,
     ));
     for line in summary.required.lines() {
@@ -236,17 +256,8 @@ pub fn report(profile: &Profile, summary: &LearnSummary) {
              not mounted)",
         );
     }
-    if summary.lost_paths > 0 {
-        say(&format!(
-            "{} paths could not be recorded: what their look-ups need may be missing",
-            summary.lost_paths
-        ));
-    }
     say(&format!(
         "cached pages that were used: reads {}, page faults {}",
         profile.hooks.reads, profile.hooks.faults
     ));
-    for loss in profile.hooks.losses() {
-        say(&loss);
-    }
 }

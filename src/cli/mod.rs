@@ -11,10 +11,13 @@ mod entry;
 mod format;
 mod help;
 mod learn;
+mod log_thread;
 mod manage;
+mod named;
 mod notification;
 mod notified;
 mod notifier;
+mod output_file;
 mod page;
 mod plot;
 mod probe;
@@ -46,7 +49,7 @@ use std::time::Duration;
 
 use clap::FromArgMatches;
 
-use crate::drive::{Sysfs, keep, restore_leftovers};
+use crate::drive::{ELEVATORS_DIR, Sysfs, keep, restore_leftovers};
 use crate::learn::RUN_DIR;
 use crate::policy::PhaseRequest;
 use crate::process::SpawnError;
@@ -104,12 +107,16 @@ pub fn main() -> ExitCode {
         }
         CliCommand::Mode { mode } => manage::mode(dir, mode),
         CliCommand::Status {
-            app: None, json, ..
-        } => status::main(json),
+            app: None,
+            json,
+            verbose,
+            ..
+        } => status::main(json, verbose),
         CliCommand::Status {
             app: Some(app),
             json,
             user,
+            ..
         } => stats::main(dir, WhichUser::of(user).uid(), Some(&app), json),
         CliCommand::Stats { app, json, user } => stats::main(dir, user.uid(), app.as_deref(), json),
         CliCommand::Plot { app, output, user } => {
@@ -238,6 +245,7 @@ fn restore_after_crash() {
     for (dir, who) in [
         (run_dir.to_owned(), "learning run"),
         (run_dir.join(SHIELD_DIR), "launch beside writes"),
+        (run_dir.join(ELEVATORS_DIR), "prefetch"),
     ] {
         match restore_leftovers(&dir) {
             Ok(0) => {}

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::format::text_of;
+use super::named;
 use super::page::{BEGIN, LaunchPage, MachineText, page, short_name};
 use super::profiles::write_out;
-use super::service::{app_argument, failed, service_or_files};
+use super::service::{failed, service_or_files};
 use super::{Failure, say};
 use crate::drive::{KnownDrive, MeasuredDrives, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
-use crate::service::control::ServiceCalls;
 use crate::service::control::bus::{Client, MAX_LAUNCHES};
+use crate::service::control::{AppState, ServiceCalls};
 
 /// Longest name of an app in the name of a file, in bytes: file systems allow 255 for the whole.
 const MAX_NAME: usize = 200;
@@ -29,7 +30,10 @@ pub fn main(
     output: Option<&Path>,
 ) -> Result<(), Failure> {
     let service = service_or_files(state_dir, Client::connect)?;
-    let (id, made) = page_of(service.as_ref(), state_dir, user, &app_argument(app)?)?;
+    let apps = named::ask(&service, user, app, |app| {
+        service.calls.apps(user, Some(app))
+    })?;
+    let (id, made) = page_of(service.calls.as_ref(), state_dir, user, &apps)?;
     match output {
         Some(output) if output == Path::new("-") => write_out(&made),
         output => {
@@ -46,9 +50,10 @@ fn page_of(
     service: &dyn ServiceCalls,
     state_dir: &Path,
     user: Option<u32>,
-    app: &str,
+    apps: &[AppState],
 ) -> Result<(String, String), Failure> {
-    let apps = service.apps(user, Some(app)).map_err(failed)?;
+    // All of them have the same id.
+    let app = apps.first().map_or("", |app| &app.app);
     let launches = service.launches(user, Some(app), MAX_LAUNCHES);
     let launches = launches.map_err(failed)?;
     let Some(newest) = launches.first() else {
@@ -57,7 +62,7 @@ fn page_of(
         )));
     };
     let made = page(&LaunchPage {
-        apps: &apps,
+        apps,
         launches: &launches,
         machine: machine(state_dir, &newest.app),
         made_s: u64::try_from(Timestamp::now().as_second()).unwrap_or(0),
@@ -90,7 +95,13 @@ fn file_name(app: &str) -> PathBuf {
 /// Writes the page as a whole or not at all. What is there is replaced only if it is such a page.
 fn write(path: &Path, page: &str) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
-        let why = error.kind();
+        let why = match error.kind() {
+            ErrorKind::NotFound => "there is no such directory".to_owned(),
+            ErrorKind::PermissionDenied => {
+                "you may not write there; -o names another file".to_owned()
+            }
+            other => other.to_string(),
+        };
         shown(format!("cannot write {}: {why}", path.display()))
     };
     let is_there = match path.symlink_metadata() {
@@ -179,17 +190,14 @@ mod tests {
     use super::*;
     use crate::policy::PhaseRequest;
     use crate::service::config::Mode;
-    use crate::service::control::{Answer, AppState, ControlError, LaunchRecord};
+    use crate::service::control::{Answer, ControlError, LaunchRecord};
 
-    /// Knows one app, with these launches.
+    /// Knows these launches.
     struct OneApp(Vec<LaunchRecord>);
 
     impl ServiceCalls for OneApp {
         fn apps(&self, _: Option<u32>, app: Option<&str>) -> Answer<Vec<AppState>> {
-            match app {
-                Some("app") => Ok(vec![AppState::default()]),
-                _ => Err(ControlError::Unknown("unknown\napp".to_owned())),
-            }
+            Err(ControlError::Unknown(app.unwrap_or_default().to_owned()))
         }
 
         fn launches(&self, _: Option<u32>, _: Option<&str>, _: u32) -> Answer<Vec<LaunchRecord>> {
@@ -210,20 +218,24 @@ mod tests {
     }
 
     #[test]
-    fn unknown_apps_and_apps_without_launches_are_errors_of_one_line() {
+    fn apps_without_launches_are_errors_of_one_line() {
         let dir = tempfile::tempdir().unwrap();
-        let of = |service: &OneApp, app| {
-            page_of(service, dir.path(), None, app).map_err(|failure| failure.message)
+        let app = AppState {
+            app: "a\npp".to_owned(),
+            ..AppState::default()
         };
-        let none = OneApp(Vec::new());
-        assert_eq!(of(&none, "other").unwrap_err(), "unknown\u{fffd}app");
-        let said = of(&none, "app").unwrap_err();
-        assert!(said.starts_with("no launch of app was recorded"), "{said}");
+        let of = |service: &OneApp| {
+            let made = page_of(service, dir.path(), None, std::slice::from_ref(&app));
+            made.map_err(|failure| failure.message)
+        };
+        let said = of(&OneApp(Vec::new())).unwrap_err();
+        let expected = "no launch of a\u{fffd}pp was recorded";
+        assert!(said.starts_with(expected), "{said}");
         let launch = LaunchRecord {
             app: "/nonexistent/app".to_owned(),
             ..LaunchRecord::default()
         };
-        let (id, page) = of(&OneApp(vec![launch]), "app").unwrap();
+        let (id, page) = of(&OneApp(vec![launch])).unwrap();
         assert_eq!(id, "/nonexistent/app");
         assert!(page.contains("<dt>drive</dt><dd>not known</dd>"), "{page}");
     }
@@ -269,7 +281,7 @@ mod tests {
         let nowhere = dir.path().join("no\nsuch/a.html");
         let said = message(&nowhere);
         assert!(
-            said.starts_with("cannot write ") && said.ends_with("not found"),
+            said.starts_with("cannot write ") && said.ends_with("there is no such directory"),
             "{said}"
         );
         assert_eq!(said.lines().count(), 1);

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use super::args::DEFAULT_STATE_DIR;
 use super::entry::id_of_entry;
-use super::service::{app_argument, failed, running};
+use super::named;
+use super::service::{failed, hint_to_start, running, service_or_files};
 use super::tables::{apps_table, user_column};
 use super::terminal::{columns, joined};
 use super::{Failure, say, show as print};
@@ -18,7 +19,7 @@ use crate::model::Profile;
 use crate::process::User;
 use crate::profile::{Store, decode};
 use crate::service::control::bus::{Address, Client};
-use crate::service::control::{AppState, ControlError, ServiceCalls};
+use crate::service::control::{AppState, ServiceCalls};
 
 /// Prints a profile: what it covers, or its entries.
 pub fn show(
@@ -30,11 +31,7 @@ pub fn show(
 ) -> Result<(), Failure> {
     let profile = match is_the_services(state_dir) {
         true => profile_of_service(user, app)?,
-        false => {
-            let store = Store::open(state_dir)?;
-            let of_entry = id_of_entry(app)?;
-            find(&store, user, of_entry.as_deref().unwrap_or(app))?
-        }
+        false => stored_profile(state_dir, user, app)?,
     };
     let drives = drives(state_dir, &profile);
     let text = if json {
@@ -45,6 +42,44 @@ pub fn show(
     write_out(&text)
 }
 
+/// The profile in the state directory of the app that is named.
+fn stored_profile(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<Profile, Failure> {
+    let store = open_store(state_dir)?;
+    named_in(state_dir, user, app, |name| match &store {
+        Some(store) => find(store, user, name),
+        None => Ok(None),
+    })
+}
+
+/// The store, if anything was learned.
+fn open_store(state_dir: &Path) -> Result<Option<Store>, Failure> {
+    match state_dir.try_exists() {
+        Ok(false) => Ok(None),
+        _ => Ok(Some(Store::open(state_dir)?)),
+    }
+}
+
+/// What `find` finds in the state directory by a name of the app: as it was named, or by the id of the managed app that it
+/// means.
+fn named_in<T>(
+    state_dir: &Path,
+    user: Option<u32>,
+    app: &OsStr,
+    mut find: impl FnMut(&OsStr) -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
+    let of_entry = id_of_entry(app)?;
+    if let Some(found) = find(of_entry.as_deref().unwrap_or(app))? {
+        return Ok(found);
+    }
+    let service = service_or_files(state_dir, Client::connect)?;
+    let managed = named::ask_if_known(&service, user, app, |app| {
+        service.calls.apps(user, Some(app))
+    })?;
+    let id = managed.and_then(|apps| Some(apps.first()?.app.clone()));
+    let found = id.map(|id| find(OsStr::new(&id))).transpose()?;
+    found.flatten().ok_or_else(|| no_profile(app))
+}
+
 /// Whether the service has to be asked: only root reads its files.
 fn is_the_services(state_dir: &Path) -> bool {
     state_dir == Path::new(DEFAULT_STATE_DIR) && !rustix::process::geteuid().is_root()
@@ -52,8 +87,9 @@ fn is_the_services(state_dir: &Path) -> bool {
 
 /// The profile that the running service has of a user's app.
 fn profile_of_service(user: Option<u32>, app: &OsStr) -> Result<Profile, Failure> {
-    let service = running()?;
-    let found = service.profile(user, &app_argument(app)?).map_err(failed)?;
+    let client = running()?;
+    let service = service_or_files(Path::new(DEFAULT_STATE_DIR), Client::connect)?;
+    let found = named::ask(&service, user, app, |app| client.profile(user, app))?;
     decode(&found.pf).map_err(|error| {
         Failure::from(format!(
             "the service's profile cannot be read, it may be of another version: {error}"
@@ -96,9 +132,9 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
         });
     }
     // Before anything was learned, there is no directory, and reading makes none.
-    let stored = match state_dir.try_exists() {
-        Ok(false) => Vec::new(),
-        _ => Store::open(state_dir)?.list()?,
+    let stored = match open_store(state_dir)? {
+        None => Vec::new(),
+        Some(store) => store.list()?,
     };
     let mut profiles = Vec::new();
     for stored in stored {
@@ -113,18 +149,29 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
     let text = if json {
         format!("{:#}\n", list_json(&profiles, &managed))
     } else {
-        let line = |profile: &Profile| {
-            let user = user_column(profile.app.uid, user.is_none());
-            print::list_line(profile, &user)
-        };
-        let mut lines: Vec<String> = profiles.iter().map(line).collect();
-        if !managed.is_empty() {
-            lines.push(String::new());
-            lines.extend(apps_table(&managed, user.is_none()));
-        }
-        joined(&lines)
+        joined(&list_lines(&profiles, &managed, user.is_none()))
     };
     write_out(&text)
+}
+
+/// The managed apps, and below them what their profiles hold.
+fn list_lines(profiles: &[Profile], managed: &[AppState], shows_users: bool) -> Vec<String> {
+    let mut lines = match (managed, profiles) {
+        ([], [_, ..]) => Vec::new(),
+        _ => apps_table(managed, shows_users),
+    };
+    if profiles.is_empty() {
+        return lines;
+    }
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines.push("profiles:".to_owned());
+    lines.extend(profiles.iter().map(|profile| {
+        let user = user_column(profile.app.uid, shows_users);
+        print::list_line(profile, &user)
+    }));
+    lines
 }
 
 /// The profiles, each with what the service knows of the app's launches, and then the managed apps that have none.
@@ -149,19 +196,23 @@ fn json_without_profile(app: &AppState) -> serde_json::Value {
     serde_json::json!({"path": app.app, "uid": app.uid, "service": app})
 }
 
-/// The apps that the service manages, if it runs and uses this state directory. `list` goes on without
+/// The apps that the service manages, or would if it ran, if it uses this state directory. `list` goes on without
 /// them if the service does not answer, and says so.
 fn managed(state_dir: &Path, user: Option<u32>) -> Vec<AppState> {
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
         return Vec::new();
     }
-    let asked = match Client::connect(&Address::System) {
-        Ok(None) => return Vec::new(),
-        Ok(Some(client)) => client.apps(user, None).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    asked.unwrap_or_else(|error| {
-        say(&format!("the service cannot be asked: {error}"));
+    let asked = service_or_files(state_dir, Client::connect).and_then(|service| {
+        if service.is_down {
+            say(&format!(
+                "the service is not running ({}): this is what its files hold",
+                hint_to_start()
+            ));
+        }
+        service.calls.apps(user, None).map_err(failed)
+    });
+    asked.unwrap_or_else(|failure| {
+        say(&format!("the service cannot be asked: {}", failure.message));
         Vec::new()
     })
 }
@@ -170,33 +221,36 @@ fn managed(state_dir: &Path, user: Option<u32>) -> Vec<AppState> {
 /// removed.
 pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Failure> {
     let is_root = rustix::process::geteuid().is_root();
-    let of_entry = id_of_entry(app)?;
-    let app = of_entry.as_deref().unwrap_or(app);
     if state_dir == Path::new(DEFAULT_STATE_DIR) {
-        let service = match is_root {
+        let client = match is_root {
             true => Client::connect(&Address::System)?,
             false => Some(running()?),
         };
-        if let Some(service) = service {
-            match service.forget(user, &app_argument(app)?) {
-                // There may be a profile of an app that is not managed.
-                Err(ControlError::Unknown(_)) if is_root => {}
-                forgotten => {
-                    forgotten.map_err(failed)?;
-                    return say_forgotten(app);
-                }
+        if let Some(client) = client {
+            let service = service_or_files(state_dir, Client::connect)?;
+            let forget = |name: &str| client.forget(user, name);
+            // There may be a profile of an app that is not managed, which root can remove.
+            let forgotten = match is_root {
+                true => named::ask_if_known(&service, user, app, forget)?,
+                false => Some(named::ask(&service, user, app, forget)?),
+            };
+            if forgotten.is_some() {
+                return say_forgotten(app);
             }
         }
     }
-    let store = Store::open(state_dir)?;
-    let found = match user {
-        Some(_) => vec![find(&store, user, app)?],
-        None => store.find_all(app)?,
-    };
-    if found.is_empty() {
-        return Err(no_profile(app));
-    }
-    for profile in found {
+    let store = open_store(state_dir)?;
+    let found = named_in(state_dir, user, app, |name| match &store {
+        None => Ok(None),
+        Some(store) => {
+            let found: Vec<Profile> = match user {
+                Some(_) => find(store, user, name)?.into_iter().collect(),
+                None => store.find_all(name)?,
+            };
+            Ok(Some(found).filter(|found| !found.is_empty()))
+        }
+    })?;
+    for (profile, store) in found.iter().zip(store.iter().cycle()) {
         store.remove(profile.app.key())?;
     }
     super::service::tell_of_profiles(state_dir);
@@ -207,12 +261,11 @@ fn say_forgotten(app: &OsStr) -> Result<(), Failure> {
     write_out(&format!("{}: forgotten\n", text_of(app.as_bytes())))
 }
 
-fn find(store: &Store, user: Option<u32>, app: &OsStr) -> Result<Profile, Failure> {
+fn find(store: &Store, user: Option<u32>, app: &OsStr) -> Result<Option<Profile>, Failure> {
     let uid = user.unwrap_or_else(|| User::uid_of(User::invoking().as_ref()));
     let found = store.find(uid, app)?;
     // The store answers with another user's profile if this one has none.
-    let found = found.filter(|found| user.is_none_or(|uid| uid == found.app.uid));
-    found.ok_or_else(|| no_profile(app))
+    Ok(found.filter(|found| user.is_none_or(|uid| uid == found.app.uid)))
 }
 
 fn no_profile(app: &OsStr) -> Failure {

@@ -1,25 +1,34 @@
-//! How far a command is, on a terminal: a line on standard error that is drawn again and again, and removed in the end.
+//! How far a command is: on a terminal a line on standard error that is drawn again and again, and removed in the end;
+//! elsewhere, such as in a log, a line of its own from time to time.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use super::say;
 use super::terminal::draws;
 
 /// Time from which on a rate says something.
 const LEAST: Duration = Duration::from_millis(500);
 
+/// Time between two lines where none can be drawn anew.
+const LINES_APART: Duration = Duration::from_secs(10);
+
 /// The line. Dropping it removes it.
 pub struct Progress {
-    is_shown: bool,
+    is_drawn: bool,
     begun: Instant,
+    /// When the last line was said.
+    said: Instant,
 }
 
 impl Progress {
-    /// Of work that begins now. Nothing is drawn where standard error is no terminal, or one of lines alone.
+    /// Of work that begins now. Where standard error is no terminal, or one of lines alone, a line every ten seconds stands for what is drawn.
     pub fn new() -> Self {
+        let begun = Instant::now();
         Progress {
-            is_shown: draws(&io::stderr()),
-            begun: Instant::now(),
+            is_drawn: draws(&io::stderr()),
+            begun,
+            said: begun,
         }
     }
 
@@ -27,12 +36,26 @@ impl Progress {
     pub fn show(&mut self, what: &str, share: f64) {
         let left = time_left(self.begun.elapsed(), share);
         let left = left.map_or(String::new(), |left| format!("; {} left", short(left)));
-        self.draw(&format!("{what}{left}"));
+        let line = format!("{what}{left}");
+        if self.is_drawn {
+            self.draw(&line);
+        } else if self.is_due(Instant::now()) {
+            say(&line);
+        }
+    }
+
+    /// Whether another line is to be said now; then none is for a while.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now.duration_since(self.said) >= LINES_APART;
+        if is_due {
+            self.said = now;
+        }
+        is_due
     }
 
     /// A failed write does not stop the work.
     fn draw(&self, line: &str) {
-        if self.is_shown {
+        if self.is_drawn {
             let mut err = io::stderr().lock();
             let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
         }
@@ -76,6 +99,18 @@ mod tests {
         }
         assert_eq!(time_left(Duration::from_millis(3), 0.01), None);
         assert_eq!(time_left(seconds(3), f64::MIN_POSITIVE), None);
+    }
+
+    #[test]
+    fn lines_of_their_own_are_some_seconds_apart() {
+        let begun = Instant::now();
+        let mut progress = Progress {
+            is_drawn: false,
+            begun,
+            said: begun,
+        };
+        let due = [0, 9, 10, 11, 20].map(|s| progress.is_due(begun + Duration::from_secs(s)));
+        assert_eq!(due, [false, false, true, false, true]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::terminal::cut_behind;
-use super::{said_columns, say, say_all};
+use super::{output_file, said_columns, say, say_all};
 use crate::cli::format::{mib, text_of};
 use crate::fs::mounts::MountTable;
 use crate::judge::{
@@ -37,9 +37,9 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Creates it.
+    /// Makes it, as [`output_file::create`] does.
     pub fn create(path: &Path) -> Result<Self, String> {
-        let file = File::create(path).map_err(|error| Self::cannot_write(path, &error))?;
+        let file = output_file::create(path).map_err(|error| Self::cannot_write(path, &error))?;
         let path = path.to_owned();
         Ok(ReportFile { path, file })
     }

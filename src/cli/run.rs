@@ -16,6 +16,7 @@ use crate::apps::CommandApp;
 use crate::cli::format::mib;
 use crate::judge::{Recorder, Recording, WaitWatch};
 use crate::kernel::WaitOptions;
+use crate::learn::own_elevators;
 use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
@@ -173,7 +174,11 @@ impl PrefetchedApp {
                 .inspect_err(|why| say_unprefetched(why))
                 .ok()
         };
-        let prefetch = Prefetch::start(load, PrefetchOptions::default())
+        let options = PrefetchOptions {
+            elevators: own_elevators(),
+            ..PrefetchOptions::default()
+        };
+        let prefetch = Prefetch::start(load, options)
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
         Ok((app, prefetch))
     }

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::path::{self, Path};
 
 use super::args::DEFAULT_STATE_DIR;
-use super::entry::id_of_entry;
 use super::{Failure, say};
 use crate::cli::format::text_of;
 use crate::service::control::bus::{Address, BusError, Client};
@@ -13,26 +12,37 @@ use crate::service::control::{ControlError, ServiceCalls, ServiceFiles};
 /// A way to find the service: [`Client::connect`], or [`Client::start`].
 type Connect = fn(&Address) -> Result<Option<Client>, BusError>;
 
+/// What answers the calls of a command.
+pub struct ServiceAccess {
+    /// The service, or its files.
+    pub calls: Box<dyn ServiceCalls>,
+    /// Whether it is the files because the service does not run: no launch is seen.
+    pub is_down: bool,
+}
+
 /// Answers calls: the service, found by `connect`, or its files if there is none, or if it has other profiles
 /// than those of the command.
-pub fn service_or_files(
-    state_dir: &Path,
-    connect: Connect,
-) -> Result<Box<dyn ServiceCalls>, Failure> {
-    let files = Box::new(ServiceFiles::new(state_dir));
+pub fn service_or_files(state_dir: &Path, connect: Connect) -> Result<ServiceAccess, Failure> {
+    let files = |is_down| ServiceAccess {
+        calls: Box::new(ServiceFiles::new(state_dir)),
+        is_down,
+    };
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
-        return Ok(files);
+        return Ok(files(false));
     }
     // Only root may read and change the files.
     let is_root = rustix::process::geteuid().is_root();
     match connect(&Address::System) {
-        Ok(Some(client)) => Ok(Box::new(client)),
+        Ok(Some(client)) => Ok(ServiceAccess {
+            calls: Box::new(client),
+            is_down: false,
+        }),
         Ok(None) if !is_root => Err(not_running()),
-        Ok(None) => Ok(files),
+        Ok(None) => Ok(files(true)),
         Err(error @ BusError::NotStarted(_)) if !is_root => Err(Failure::not_running(error)),
         Err(error @ BusError::NotStarted(_)) => {
             say(&format!("{error}; going on without it"));
-            Ok(files)
+            Ok(files(true))
         }
         Err(error) => Err(Failure::from(error)),
     }
@@ -45,7 +55,16 @@ pub fn running() -> Result<Client, Failure> {
 }
 
 fn not_running() -> Failure {
-    Failure::not_running("the service is not running (systemctl start paralfetch)")
+    Failure::not_running(format!("the service is not running ({})", hint_to_start()))
+}
+
+/// The command that starts the service, here.
+pub fn hint_to_start() -> &'static str {
+    // As sd_booted(3).
+    match Path::new("/run/systemd/system").is_dir() {
+        true => "sudo systemctl start paralfetch",
+        false => "sudo paralfetch service",
+    }
 }
 
 /// Has a running service read the profiles again, after one was made or removed.
@@ -59,14 +78,8 @@ pub fn tell_of_profiles(state_dir: &Path) {
     }
 }
 
-/// The name of an app for the service, which knows neither the current directory nor a user's own menus: the app of a
-/// .desktop entry, or a path that is made absolute; anything else stays as it is.
-pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
-    let of_entry = id_of_entry(app)?;
-    absolute_argument(of_entry.as_deref().unwrap_or(app))
-}
-
-/// The same, with an entry as it was named.
+/// The name of an app for the service, which does not know the current directory: a path is made absolute, anything else
+/// stays as it is.
 pub fn absolute_argument(app: &OsStr) -> Result<String, Failure> {
     let text = app.to_str().ok_or_else(|| {
         Failure::from(format!(
@@ -99,7 +112,7 @@ mod tests {
     use super::*;
 
     fn told(app: &str) -> String {
-        app_argument(OsStr::new(app))
+        absolute_argument(OsStr::new(app))
             .map_err(|f| f.message)
             .unwrap()
     }
@@ -112,6 +125,6 @@ mod tests {
         assert_eq!(told("python3:/opt/a.py"), "python3:/opt/a.py");
         assert_eq!(told("/usr/bin/gimp"), "/usr/bin/gimp");
         assert_eq!(Path::new(&told("./gimp")), here.join("gimp"));
-        assert!(app_argument(OsStr::from_bytes(b"\xff")).is_err());
+        assert!(absolute_argument(OsStr::from_bytes(b"\xff")).is_err());
     }
 }

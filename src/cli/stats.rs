@@ -6,8 +6,9 @@ use std::path::Path;
 use serde_json::json;
 
 use super::Failure;
+use super::named;
 use super::profiles::write_out;
-use super::service::{app_argument, failed, service_or_files};
+use super::service::{failed, service_or_files};
 use super::tables::{apps_table, duration, launches_table, own_reads_table, user_name};
 use super::terminal::{columns, joined};
 use crate::cli::format;
@@ -28,14 +29,20 @@ pub fn main(
     json: bool,
 ) -> Result<(), Failure> {
     let service = service_or_files(state_dir, Client::connect)?;
-    let app = app.map(app_argument).transpose()?;
-    let apps = service.apps(user, app.as_deref()).map_err(failed)?;
+    let apps = match app {
+        Some(app) => named::ask(&service, user, app, |app| {
+            service.calls.apps(user, Some(app))
+        })?,
+        None => service.calls.apps(user, None).map_err(failed)?,
+    };
+    // All of them have the same id.
+    let id = app.and(apps.first()).map(|app| app.app.as_str());
     // Those of one app are counted, not only listed.
     let limit = match json || app.is_some() {
         true => MAX_LAUNCHES,
         false => LISTED as u32,
     };
-    let launches = service.launches(user, app.as_deref(), limit);
+    let launches = service.calls.launches(user, id, limit);
     let launches = launches.map_err(failed)?;
     if json {
         return write_out(&format!(
@@ -84,16 +91,26 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
             ),
         },
         format!(
-            "  launches  {}, of which {} were prefetched; last {last}",
-            app.launches, app.prefetched
+            "  launches  {}, of which {} {} prefetched; last {last}",
+            app.launches,
+            app.prefetched,
+            if app.prefetched == 1 { "was" } else { "were" }
         ),
         format!("  typical   {}", duration(app.duration_us)),
         match (app.cold_with_us, app.cold_without_us) {
             (None, None) => "  waiting   not known before cold launches".to_owned(),
-            (with_us, without_us) => format!(
-                "  waiting   for the drive {} when cold, {} without prefetching",
-                duration(with_us),
-                duration(without_us)
+            (Some(with_us), Some(without_us)) => format!(
+                "  waiting   for the drive {} when cold and prefetched, {} without",
+                format::seconds(with_us),
+                format::seconds(without_us)
+            ),
+            (None, Some(without_us)) => format!(
+                "  waiting   for the drive {} when cold; with prefetching not known yet",
+                format::seconds(without_us)
+            ),
+            (Some(with_us), None) => format!(
+                "  waiting   for the drive {} when cold and prefetched; without not known",
+                format::seconds(with_us)
             ),
         },
         format!("  saved     {}", saved(app, launches)),
@@ -161,9 +178,9 @@ fn saved(app: &AppState, launches: &[LaunchRecord]) -> String {
         return "not known before cold launches with and without prefetching".to_owned();
     };
     format!(
-        "{:.1} s in {} cold launches, {:.2} s ({} %) each",
+        "{:.1} s in {}, {:.2} s ({} %) each",
         saved.total_us() as f64 / 1e6,
-        saved.launches,
+        format::counted(saved.launches as u64, "cold launch", "cold launches"),
         saved.each_us as f64 / 1e6,
         saved.percent
     )
@@ -177,7 +194,10 @@ fn writes_lines(apps: &[AppState]) -> Vec<String> {
         return Vec::new();
     }
     vec![
-        format!("{launches} launches beside other programs' writes:"),
+        format!(
+            "{} beside other programs' writes:",
+            format::counted(launches, "launch", "launches")
+        ),
         format!(
             "  writeback held back for {}, waited for writes for {}",
             format::seconds(sum(|app| app.writeback_held_us)),
@@ -231,7 +251,7 @@ mod tests {
         };
         let known = waiting(&app);
         assert!(
-            known.contains("drive - when cold") && known.contains("0.75"),
+            known.contains("drive 0.750 s when cold; with prefetching not known"),
             "{known}"
         );
     }

@@ -10,16 +10,16 @@ use crate::cli::format::{counted, date, mib};
 use crate::service::control::Status;
 
 /// Prints the state of the service.
-pub fn main(json: bool) -> Result<(), Failure> {
+pub fn main(json: bool, verbose: bool) -> Result<(), Failure> {
     let report = running()?.status().map_err(failed)?;
     write_out(&if json {
         format!("{:#}\n", json!(report))
     } else {
-        status_text(&report)
+        status_text(&report, verbose)
     })
 }
 
-fn status_text(report: &Status) -> String {
+fn status_text(report: &Status, verbose: bool) -> String {
     let Status {
         version,
         mode,
@@ -38,17 +38,37 @@ fn status_text(report: &Status) -> String {
     let launches = counted(*launches_seen, "launch", "launches");
     let events = counted(*lost_events, "event", "events");
     let saved_s = report.saved_us as f64 / 1e6;
+    let gained = match report.saved_us {
+        0 => "nothing gained yet: the first launch of an app after a boot, once it was learned, is what becomes faster"
+            .to_owned(),
+        ..0 => format!("prefetching has cost {:.1} s of waiting for the drive so far", -saved_s),
+        _ => format!("{saved_s:.1} s of waiting for the drive saved"),
+    };
     let mut lines = vec![
-        format!("paralfetch {version}, {mode} mode, since {since}"),
+        gained,
         format!(
             "{apps} managed: {with_profile} with a profile, {learning} to be learned, \
              {disabled} disabled"
         ),
         format!("{launches} seen, {events} lost"),
-        format!("{excess_execs} executions past the bound of their user"),
-        format!("{saved_s:.1} s of waiting for the drive saved"),
-        format!("{memory} of memory, {profiles} of profiles"),
     ];
+    lines.extend((*excess_execs > 0).then(|| {
+        let execs = counted(*excess_execs, "execution", "executions");
+        format!("{execs} past the bound of their user")
+    }));
+    lines.extend([
+        format!("{memory} of memory, {profiles} of profiles"),
+        format!("paralfetch {version}, {mode} mode, since {since}"),
+    ]);
+    if !verbose {
+        let warnings = report.warnings.iter();
+        lines.extend(warnings.map(|line| format!("warning: {line}")));
+        lines.push(
+            "`paralfetch status -v` says what can be observed here, and what was done about other programs' writes"
+                .to_owned(),
+        );
+        return joined(&lines);
+    }
     lines.extend(writes::lines(&report.shield));
     lines.extend(report.abilities.iter().map(|line| format!("  {line}")));
     let warnings = report.warnings.iter();
@@ -61,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_lists_every_ability_and_warning() {
+    fn the_status_greets_with_the_gain_and_lists_every_ability_where_asked() {
         let report = Status {
             mode: "manual".to_owned(),
             managed: 3,
@@ -70,15 +90,28 @@ mod tests {
             warnings: vec!["disk full".to_owned()],
             ..Status::default()
         };
-        let text = status_text(&report);
+        let text = status_text(&report, true);
         assert!(
             text.contains("manual mode") && text.contains("3 apps managed"),
             "{text}"
         );
         assert!(
             text.ends_with("  sees execve\nwarning: disk full\n")
-                && text.contains("12.3 s of waiting"),
+                && text.starts_with("12.3 s of waiting"),
             "{text}"
         );
+        let short = status_text(&report, false);
+        assert!(short.contains("warning: disk full\n"), "{short}");
+        for hidden in ["sees execve", "past the bound", "writes: "] {
+            assert!(!short.contains(hidden), "{hidden}: {short}");
+        }
+        let report = Status {
+            saved_us: 0,
+            excess_execs: 1,
+            ..report
+        };
+        let text = status_text(&report, false);
+        assert!(text.starts_with("nothing gained yet"), "{text}");
+        assert!(text.contains("1 execution past the bound"), "{text}");
     }
 }

@@ -3,7 +3,7 @@
 //! What has a bound comes first and names come last: without long names, rows fit into 80 columns.
 
 use crate::cli::format;
-use crate::cli::format::{date, day, kib, mib};
+use crate::cli::format::{date, day, kib, mib, recent};
 use crate::cli::terminal::cut_behind;
 use crate::service::control::bus::EVERYBODY;
 use crate::service::control::{AppState, FileReads, LaunchRecord, ReadKind, word};
@@ -47,8 +47,8 @@ pub fn launches_table(
     if launches.is_empty() {
         return vec!["no launch was recorded".to_owned()];
     }
-    let mut lines = vec![format!(
-        "{:<16} {:<10} {:<6} {:>8} {:>8} {:>10}  {}{}",
+    let head = format!(
+        "{:<11} {:<20} {:<6} {:>8} {:>8} {:>10}  {}{}",
         "time",
         "done",
         "caches",
@@ -57,11 +57,13 @@ pub fn launches_table(
         "read",
         heading(shows_users),
         if shows_apps { "app" } else { "" }
-    )];
+    );
+    let mut lines = vec![head.trim_end().to_owned()];
     for launch in launches {
         let app = if shows_apps { &*launch.app } else { "" };
-        let when = date(launch.time_s);
-        lines.push(format!("{when:<16} {}{app}", figures(launch, shows_users)));
+        let when = recent(launch.time_s);
+        let line = format!("{when:<11} {}{app}", figures(launch, shows_users));
+        lines.push(line.trim_end().to_owned());
         lines.extend(launch.note.iter().map(|note| format!("    {note}")));
     }
     lines
@@ -118,8 +120,8 @@ pub fn launch_line(launch: &LaunchRecord, shows_user: bool) -> String {
 
 fn figures(launch: &LaunchRecord, shows_user: bool) -> String {
     format!(
-        "{:<10} {:<6} {:>8} {:>8} {:>10}  {}",
-        launch.kind,
+        "{:<20} {:<6} {:>8} {:>8} {:>10}  {}",
+        launch.done(),
         launch.warmth.map_or(String::new(), word),
         format::seconds(launch.duration_us),
         format::seconds(launch.waiting_us),

@@ -51,8 +51,8 @@ fn privileges() -> AbilityCheck {
 fn judge_lockdown(modes: Option<&str>) -> AbilityCheck {
     const NAME: &str = "lockdown";
     let Some(modes) = modes else {
-        let unknown = "unknown (securityfs is not mounted, or the kernel has no lockdown)";
-        return AbilityCheck::ok(NAME, unknown);
+        let none = "none found (no securityfs here, or no lockdown in this kernel)";
+        return AbilityCheck::ok(NAME, none);
     };
     let mode = modes
         .split_whitespace()

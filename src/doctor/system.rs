@@ -1,7 +1,8 @@
 //! Drives, file systems and memory.
 
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 
@@ -43,14 +44,14 @@ pub fn drives() -> Vec<AbilityCheck> {
         AbilityCheck::useful(name, found, cost)
     };
     let sysfs = Sysfs::default();
+    let is_root = rustix::process::geteuid().is_root();
     vec![
         supported,
         left_out,
-        on_all(
-            "block device nodes",
-            &|dev| blockdev::node(dev, &mounts).is_some_and(|node| can_open(&node)),
-            "metadata of this device is not prefetched: the node cannot be opened",
-        ),
+        judge_nodes(&devices, is_root, |dev| {
+            let node = blockdev::node(dev, &mounts);
+            node.map(|node| (can_read(&node), node))
+        }),
         on_all(
             "inode_readahead_blks",
             &|dev| sysfs.inode_readahead_knob(dev).is_some(),
@@ -93,6 +94,9 @@ pub fn drive_costs(state_dir: &Path) -> Vec<AbilityCheck> {
     checks
 }
 
+/// What is said where the mount table shows none that holds apps.
+const NONE_FOUND: &str = "none was found below /usr, /opt, /home and the like";
+
 /// Those that are supported, and those that are not.
 fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
     let left_out = found.left_out();
@@ -101,7 +105,7 @@ fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
             "file systems",
             found
                 .supported()
-                .ok_or_else(|| left_out.clone().unwrap_or_default()),
+                .ok_or_else(|| left_out.clone().unwrap_or_else(|| NONE_FOUND.to_owned())),
             "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2)",
         ),
         AbilityCheck::useful(
@@ -112,9 +116,42 @@ fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
     ]
 }
 
-fn can_open(node: &Path) -> bool {
+/// Whether metadata can be read from the devices. `look` gives a device's node, if it has one, and whether it can be read.
+fn judge_nodes(
+    devices: &[u64],
+    is_root: bool,
+    look: impl Fn(u64) -> Option<(io::Result<()>, PathBuf)>,
+) -> AbilityCheck {
+    const NAME: &str = "block device nodes";
+    let (mut found, mut lacking, mut is_denied) = (Vec::new(), Vec::new(), true);
+    for &dev in devices {
+        match look(dev) {
+            None => {
+                is_denied = false;
+                lacking.push(format!("{} has none", blockdev::name(dev)));
+            }
+            Some((Ok(()), _)) => found.push(blockdev::name(dev)),
+            Some((Err(error), node)) => {
+                is_denied &= error.kind() == io::ErrorKind::PermissionDenied;
+                lacking.push(format!("{} cannot be read: {error}", node.display()));
+            }
+        }
+    }
+    if lacking.is_empty() {
+        return AbilityCheck::ok(NAME, format!("there ({})", found.join(", ")));
+    }
+    if is_denied && !is_root {
+        let cost = "the service reads them as root: sudo paralfetch doctor";
+        return AbilityCheck::unknown(NAME, "root alone may read them", cost);
+    }
+    let cost = "metadata of this device is not prefetched: each launch reads it itself";
+    AbilityCheck::useful(NAME, Err(lacking.join("; ")), cost)
+}
+
+fn can_read(node: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    open(node, flags, Mode::empty()).is_ok()
+    open(node, flags, Mode::empty())?;
+    Ok(())
 }
 
 /// Whether a launch would be prefetched now.
@@ -173,6 +210,35 @@ fn judge_cgroup(own: &str, limit: &dyn Fn(&Path) -> Option<String>) -> AbilityCh
 mod tests {
     use super::*;
     use crate::doctor::AbilityLevel;
+
+    #[test]
+    fn a_node_that_is_there_is_not_called_missing_and_what_root_alone_reads_is_unknown_to_others() {
+        let dev = rustix::fs::makedev(4095, 7);
+        let judge = |is_root, errno: Option<i32>| {
+            let look = |_| {
+                let read = errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)));
+                Some((read, PathBuf::from("/dev/vda")))
+            };
+            judge_nodes(&[dev], is_root, look)
+        };
+        let refused = judge(true, Some(libc::EPERM));
+        assert_eq!(refused.level, AbilityLevel::Less);
+        assert!(
+            refused.found.starts_with("/dev/vda cannot be read: "),
+            "{}",
+            refused.found
+        );
+        assert_eq!(
+            judge(false, Some(libc::EACCES)).level,
+            AbilityLevel::Unknown
+        );
+        assert_eq!(judge(true, None).level, AbilityLevel::Ok);
+        let none = judge_nodes(&[dev], false, |_| None);
+        assert_eq!(
+            (none.level, &*none.found),
+            (AbilityLevel::Less, "4095:7 has none")
+        );
+    }
 
     #[test]
     fn the_smallest_limit_on_the_way_up_counts() {

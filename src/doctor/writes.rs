@@ -6,8 +6,28 @@ use crate::shield::{MeasureAbility, abilities};
 
 /// The measures of the shield.
 pub fn measures() -> Vec<AbilityCheck> {
-    abilities().into_iter().map(judge).collect()
+    let is_root = rustix::process::geteuid().is_root();
+    let judged = abilities().into_iter().map(judge);
+    match is_root {
+        true => judged.collect(),
+        false => judged.map(as_root_would).collect(),
+    }
 }
+
+/// What root alone may write says nothing of the service, which is root.
+fn as_root_would(check: AbilityCheck) -> AbilityCheck {
+    match check.found.contains(FOR_ROOT) {
+        true => AbilityCheck::unknown(
+            check.name,
+            "for the service to try",
+            "it may be changed by root alone: sudo paralfetch doctor",
+        ),
+        false => check,
+    }
+}
+
+/// What an ability says where only the user who asks is in the way.
+const FOR_ROOT: &str = "written by root alone";
 
 fn judge(ability: MeasureAbility) -> AbilityCheck {
     let (name, cost) = match ability.kind {
@@ -43,6 +63,20 @@ fn judge(ability: MeasureAbility) -> AbilityCheck {
 mod tests {
     use super::*;
     use crate::doctor::AbilityLevel;
+
+    #[test]
+    fn what_root_alone_may_write_is_unknown_to_others() {
+        let of = |why: &str| {
+            let found = Err(why.to_owned());
+            let kind = MeasureKind::Hold;
+            as_root_would(judge(MeasureAbility { kind, found })).level
+        };
+        assert_eq!(
+            of("/proc/x may be written by root alone"),
+            AbilityLevel::Unknown
+        );
+        assert_eq!(of("there is no /proc/x"), AbilityLevel::Less);
+    }
 
     #[test]
     fn a_measure_that_cannot_be_taken_costs_something_and_breaks_nothing() {

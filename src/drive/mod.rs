@@ -1,6 +1,7 @@
 //! The drive under a file system: what it can do, and the kernel's knobs for it.
 
 mod caches;
+mod elevator;
 mod identity;
 mod knobs;
 mod measured;
@@ -13,10 +14,11 @@ mod writes;
 mod written;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
+pub use elevator::{ELEVATORS_DIR, Elevators};
 pub use identity::{DriveIdentity, identities};
 pub use knobs::{
-    ChangeId, IoClass, KnobError, Knobs, Setting, SystemBus, Undone, UnitProperty, check_record,
-    keep, restore_leftovers,
+    ChangeId, HeldKnobs, IoClass, KeeperCommand, KnobError, Knobs, Setting, SharedKnobs, SystemBus,
+    Undone, UnitProperty, check_record, keep, restore_leftovers,
 };
 pub use measured::{
     KnownDrive, MeasuredDrive, MeasuredDrives, MeasuredDrivesError, costs_of, drives_of,

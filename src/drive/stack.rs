@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 
 use super::sysfs::{Sysfs, device_number, read};
-use crate::fs::mounts::Mount;
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::support::Support;
 
 /// Most devices below each other, such as a file on a loop device on a volume on a disk.
@@ -111,6 +112,9 @@ impl<'a> Walk<'a> {
             |lower: &Lower| lower.backing_file.is_none() || self.bottom == Bottom::Drive;
         let mut below = lower(&disk);
         below.retain(is_crossed);
+        if self.bottom == Bottom::Drive && is_multipath(&disk) {
+            below.clear();
+        }
         for mut lower in below {
             lower.start = start.zip(lower.start).map(|(above, below)| above + below);
             lower.backing_file = lower.backing_file.or_else(|| at.backing_file.clone());
@@ -155,12 +159,25 @@ pub(super) fn lower(disk: &Path) -> Vec<Lower> {
     // A file may lie in pieces.
     found.extend(backing.and_then(|file| {
         Some(Lower {
-            dev: fs::metadata(&file).ok()?.dev(),
+            dev: device_of(&file)?,
             start: None,
             backing_file: Some(file),
         })
     }));
     found
+}
+
+/// The device of a loop device's file. `None` where a user decides what its path leads to: a file system of his own, which
+/// never answers, would keep every prefetch waiting that asks about the device. Such a device is a drive of its own.
+fn device_of(backing: &Path) -> Option<u64> {
+    let mounts = MountTable::read().ok()?;
+    Some(LocalFile::find_trusted(backing, &mounts).ok()?.node.dev)
+}
+
+/// Whether a disk stands for several paths to one drive (device-mapper's multipath): no path is a drive of its own, and one
+/// that is passive must not be read.
+fn is_multipath(disk: &Path) -> bool {
+    read(&disk.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"))
 }
 
 /// Where on a member the data of a RAID 1 begin, in bytes. Other levels spread them.
@@ -201,11 +218,12 @@ pub(super) fn is_read_from_drive(fs_type: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use rustix::fs::makedev;
 
     use super::*;
     use crate::drive::sysfs::tests::fake;
-    use crate::fs::mounts::MountTable;
 
     fn symlink(root: &Path, target: &str, link: &str) {
         let link = root.join("devices").join(link);
@@ -290,6 +308,30 @@ mod tests {
     }
 
     #[test]
+    fn the_paths_of_a_multipath_device_are_one_drive() {
+        let (root, sysfs) = fake(
+            &[
+                ("8:0", "sda"),
+                ("8:16", "sdb"),
+                ("253:0", "dm-0"),
+                ("253:1", "dm-1"),
+            ],
+            &[
+                ("devices/dm-0/dm/uuid", "mpath-36001405\n"),
+                ("devices/dm-1/dm/uuid", "LVM-x\n"),
+            ],
+        );
+        for (target, link) in [
+            ("sda", "dm-0/slaves/sda"),
+            ("sdb", "dm-0/slaves/sdb"),
+            ("dm-0", "dm-1/slaves/dm-0"),
+        ] {
+            symlink(root.path(), target, link);
+        }
+        assert_eq!(below(&sysfs, 253, 1), [("dm-0".to_owned(), None)]);
+    }
+
+    #[test]
     fn two_partitions_of_one_drive_are_one_drive() {
         let (root, sysfs) = fake(
             &[
@@ -332,6 +374,21 @@ mod tests {
         assert_eq!((queues.len(), queues[0].dev), (1, makedev(7, 0)));
         // The file's file system has no device.
         assert_eq!(below(&sysfs, 7, 1), [("loop1".to_owned(), Some(0))]);
+    }
+
+    #[test]
+    fn a_loop_device_over_a_file_of_which_a_user_decides_is_a_drive_of_its_own() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let image = dir.path().join("image");
+        fs::write(&image, "").unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let dev = fs::metadata(&image).unwrap().dev();
+        let on = format!("{}:{}", major(dev), minor(dev));
+        let (_root, sysfs) = fake(
+            &[("7:0", "loop0"), (&on, "vda")],
+            &[("devices/loop0/loop/backing_file", image.to_str().unwrap())],
+        );
+        assert_eq!(below(&sysfs, 7, 0), [("loop0".to_owned(), Some(0))]);
     }
 
     #[test]

@@ -84,6 +84,12 @@ impl IoScheduler {
         })
     }
 
+    /// Whether a process that reads page by page is served before one that has many reads under way
+    /// (block/bfq-iosched.c: `slice_idle`, weight raising).
+    pub fn favours_readers(&self) -> bool {
+        self.name == "bfq"
+    }
+
     /// Whether it heeds the priorities of ioprio_set(2).
     pub fn honours_priorities(&self) -> bool {
         ["bfq", "mq-deadline"].contains(&self.name.as_str())

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, open, openat, readlinkat};
+use rustix::fs::{FileType, Mode, fstat, open, openat, readlinkat};
 
 use super::mounts::MountTable;
 use super::node::{O_LOOKUP, OpenNode};
@@ -24,6 +24,9 @@ const MOST_DIRECTORIES: usize = 256;
 pub struct LocalFile {
     /// Its path, without symbolic links.
     pub path: PathBuf,
+    /// The names under which it is known: the last component of the path that was asked for, and of each symbolic link that
+    /// followed, down to its own. Each once.
+    pub names: Vec<OsString>,
     /// What it is.
     pub node: OpenNode,
     /// Opened with `O_PATH`.
@@ -40,10 +43,19 @@ impl LocalFile {
         Self::find_through(path, mounts, |_| true)
     }
 
+    /// The same through directories in which the administrator alone decides what a name leads to: in those with a sticky
+    /// bit, such as /tmp, others may add names and not change his. Where a user decides, nothing is looked up.
+    ///
+    /// # Errors
+    /// Those of [`LocalFile::find_through`].
+    pub fn find_trusted(path: &Path, mounts: &MountTable) -> io::Result<LocalFile> {
+        Self::find_through(path, mounts, is_administrators)
+    }
+
     /// The same through directories that `may_pass` alone.
     ///
     /// # Errors
-    /// Those of [`LocalFile::find`], and `EACCES` for a directory that may not be passed.
+    /// Those of [`LocalFile::find`], and `PermissionDenied` with its name for a directory that may not be passed.
     pub fn find_through(
         path: &Path,
         mounts: &MountTable,
@@ -54,6 +66,7 @@ impl LocalFile {
         // The directories that lead to the last component.
         let mut way = vec![(OpenNode::of(&root)?, root)];
         let mut found = PathBuf::from("/");
+        let mut names: Vec<OsString> = Vec::new();
         let mut links = 0;
         while let Some(name) = left.pop_front() {
             let Some((directory, fd)) = way.last() else {
@@ -74,10 +87,14 @@ impl LocalFile {
             }
             check(directory, mounts)?;
             if !may_pass(fd) {
-                return Err(io::Error::from_raw_os_error(libc::EACCES));
+                let why = format!("{} may not be passed", found.display());
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
             }
             let fd = openat(fd, &name, O_LOOKUP, Mode::empty())?;
             let node = OpenNode::of(&fd)?;
+            if left.is_empty() && !names.contains(&name) {
+                names.push(name.clone());
+            }
             if node.kind == FileType::Symlink {
                 links += 1;
                 if links > MOST_LINKS {
@@ -100,10 +117,22 @@ impl LocalFile {
         check(&node, mounts)?;
         Ok(LocalFile {
             path: found,
+            names,
             node,
             fd,
         })
     }
+}
+
+/// Whether nobody but the administrator, or whom this program runs as, changes what a name in the directory leads to.
+fn is_administrators(directory: &OwnedFd) -> bool {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    fstat(directory).is_ok_and(|found| {
+        let own = rustix::process::geteuid().as_raw();
+        let is_closed = found.st_mode & WRITABLE_BY_OTHERS == 0 || found.st_mode & STICKY != 0;
+        is_closed && (found.st_uid == 0 || found.st_uid == own)
+    })
 }
 
 /// The names of a path in order, `/` for the root directory.
@@ -161,11 +190,39 @@ mod tests {
             );
             assert_eq!(found.path, fs::canonicalize(path(name)).unwrap());
         }
+        symlink("a/relative", path("link")).unwrap();
+        let found = LocalFile::find(&path("link"), &mounts).unwrap();
+        assert_eq!(found.names, ["link", "relative", "file"]);
         for name in ["a/none", "loop", "a/b/file/.."] {
             assert!(LocalFile::find(&path(name), &mounts).is_err(), "{name}");
         }
         let above = LocalFile::find(Path::new("/../.."), &mounts).unwrap();
         assert_eq!(above.path, Path::new("/"));
+    }
+
+    #[test]
+    fn nothing_is_looked_up_where_others_decide_what_a_name_leads_to() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("file"), "").unwrap();
+        symlink(own.join("file"), dir.path().join("link")).unwrap();
+        let mounts = MountTable::read().unwrap();
+        for (mode, is_found) in [
+            (0o755, true),
+            (0o777, false),
+            (0o1777, true),
+            (0o775, false),
+        ] {
+            fs::set_permissions(&own, fs::Permissions::from_mode(mode)).unwrap();
+            for path in [own.join("file"), dir.path().join("link")] {
+                let found = LocalFile::find_trusted(&path, &mounts);
+                assert_eq!(found.is_ok(), is_found, "{mode:o} {}", path.display());
+                let denied = found.err().map(|error| error.kind());
+                assert!(is_found || denied == Some(io::ErrorKind::PermissionDenied));
+            }
+        }
     }
 
     #[test]

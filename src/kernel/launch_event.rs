@@ -25,9 +25,6 @@ pub struct LaunchEvent {
     pub root: (u64, u64),
     /// Number of its mount namespace.
     pub mount_ns: u32,
-    /// Which recorder records the launch since this event: the kernel has switched it on. Only the event that begins a
-    /// launch has one.
-    pub recorder: Option<u32>,
     /// The path that execve was given, cut off after 127 bytes for [`LaunchEventKind::Large`]. Empty for
     /// [`LaunchEventKind::Ended`].
     pub path: OsString,
@@ -72,7 +69,6 @@ pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
         uid: raw.uid,
         root: (user_dev(raw.root_dev), raw.root_ino),
         mount_ns: raw.mount_ns,
-        recorder: raw.recorder.checked_sub(1),
         path: OsStr::from_bytes(path).to_owned(),
         arguments: arguments(rest),
     })
@@ -116,26 +112,9 @@ mod tests {
         assert_eq!(found.kind, LaunchEventKind::Large(9));
         assert_eq!((found.time_ns, found.launch, found.pid), (7, 3, 4242));
         assert_eq!(found.root, (rustix::fs::makedev(8, 1), 2));
-        assert_eq!(
-            (found.path.to_str(), found.recorder),
-            (Some("/usr/bin/gimp"), None)
-        );
+        assert_eq!(found.path.to_str(), Some("/usr/bin/gimp"));
         let ended = event(pf_launch_kind::PF_LAUNCH_ENDED, b"", b"").unwrap();
         assert_eq!((ended.kind, ended.path.len()), (LaunchEventKind::Ended, 0));
-    }
-
-    #[test]
-    fn an_event_names_the_recorder_that_the_kernel_has_switched_on() {
-        let raw = pf_launch_event {
-            kind: pf_launch_kind::PF_LAUNCH_CALLED.0,
-            recorder: 3,
-            ..Default::default()
-        };
-        let found = parse(record_bytes::write(&raw)).unwrap();
-        assert_eq!(
-            (found.kind, found.recorder),
-            (LaunchEventKind::Called, Some(2))
-        );
     }
 
     #[test]

@@ -6,9 +6,10 @@
 //! that recorder on (`claim_recorder` in `bpf/recorders.h`). The program that sees paths costs every system call of the
 //! system more: it is attached once a launch is recorded, a few milliseconds after its beginning.
 
-use std::mem::MaybeUninit;
+use std::io;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::MapHandle;
@@ -51,6 +52,11 @@ pub struct RecorderPool {
     flags: u32,
     places: Mutex<[RecorderPlace; RECORDERS]>,
     attached: Mutex<AttachedPrograms>,
+    /// Whether a launch is expected: the programs that see pages are attached for that. Also readable while they are being
+    /// attached.
+    expects: AtomicBool,
+    /// Recorders that launches have claimed and that are not counted in [`AttachedPrograms::on`] yet.
+    claims: AtomicUsize,
 }
 
 /// What is known of a recorder.
@@ -58,6 +64,8 @@ pub struct RecorderPool {
 struct RecorderPlace {
     /// Somebody has a lease of it, or it waits for a launch.
     is_taken: bool,
+    /// It waits for a launch, or one has claimed it whose report has not been read.
+    is_waiting: bool,
     /// Its log, if its tables have been made for its next recording.
     log: Option<MapHandle>,
 }
@@ -66,8 +74,6 @@ struct RecorderPlace {
 struct AttachedPrograms {
     /// Recorders that are on.
     on: usize,
-    /// Whether a launch is expected.
-    expects: bool,
     pages: Vec<OwnedFd>,
     paths: Vec<OwnedFd>,
 }
@@ -153,6 +159,8 @@ impl RecorderPool {
             flags,
             places: Mutex::default(),
             attached: Mutex::default(),
+            expects: AtomicBool::new(false),
+            claims: AtomicUsize::new(0),
         })
     }
 
@@ -164,11 +172,33 @@ impl RecorderPool {
         Some(self.lease(index as u32))
     }
 
+    /// Takes the recorder that waits for a launch: its tables are made. `None` if none does, or a launch has claimed it
+    /// meanwhile.
+    pub fn take_ready(self: &Arc<Self>) -> Option<RecorderLease> {
+        let ready = self
+            .object
+            .globals
+            .ready_recorder()
+            .swap(0, Ordering::AcqRel);
+        self.waiting(ready.checked_sub(1)?)
+    }
+
+    /// The recorder with this index, if it waits for a launch or has been claimed by one; it does so no longer.
+    fn waiting(self: &Arc<Self>, index: u32) -> Option<RecorderLease> {
+        let was_waiting = mem::take(&mut lock(&self.places)[index as usize].is_waiting);
+        was_waiting.then(|| self.lease(index))
+    }
+
     fn lease(self: &Arc<Self>, index: u32) -> RecorderLease {
         RecorderLease {
             pool: Arc::clone(self),
             index,
         }
+    }
+
+    /// Whether all is as [`RecorderPool::keep_ready`] makes it.
+    pub fn is_kept(&self, wanted: bool) -> bool {
+        self.is_ready() == wanted && self.expects.load(Ordering::Acquire) == wanted
     }
 
     /// Whether a recorder waits for a launch.
@@ -183,32 +213,49 @@ impl RecorderPool {
     pub fn keep_ready(self: &Arc<Self>, wanted: bool) -> Result<(), TraceError> {
         let globals = &self.object.globals;
         if !wanted {
-            let ready = globals.ready_recorder().swap(0, Ordering::AcqRel);
-            // A launch that has claimed it meanwhile is reported.
-            drop(ready.checked_sub(1).map(|index| self.lease(index)));
-            return self.attach_as_needed(|attached| attached.expects = false);
+            drop(self.take_ready());
+            self.expects.store(false, Ordering::Release);
+            return self.attach_as_needed(|_| ());
         }
         if self.is_ready() {
             return Ok(());
         }
-        let Some(lease) = self.take() else {
-            return Ok(());
-        };
+        let lease = self.take().ok_or_else(|| {
+            let taken = io::Error::other("all recorders are taken");
+            TraceError::system("having one wait for a launch", taken)
+        })?;
         lease.prepare()?;
-        self.attach_as_needed(|attached| attached.expects = true)?;
+        self.expects.store(true, Ordering::Release);
+        self.attach_as_needed(|_| ())?;
         globals.set_recorder(lease.index, self.new_recorder(None));
-        // Last: from here on, programs use it. It is taken by whoever claims it.
-        globals
-            .ready_recorder()
-            .store(lease.index + 1, Ordering::Release);
-        std::mem::forget(lease);
+        let index = lease.index;
+        // Whoever claims it has the lease.
+        mem::forget(lease);
+        lock(&self.places)[index as usize].is_waiting = true;
+        // Last: from here on, programs use it.
+        let ready = globals.ready_recorder();
+        let kept = ready.compare_exchange(0, index + 1, Ordering::AcqRel, Ordering::Relaxed);
+        if kept.is_err() {
+            // Another thread was faster.
+            drop(self.waiting(index));
+        }
         Ok(())
     }
 
-    /// The recorder with this index, which the kernel has switched on for a launch (`LaunchEvent::recorder`). Call this once
-    /// for each such event.
-    pub fn claimed(self: &Arc<Self>, index: u32) -> ClaimedRecorder {
-        ClaimedRecorder(self.lease(index))
+    /// The recorder that the kernel has switched on for this launch (`claim_recorder`). `None` if there is none, or it has been
+    /// asked for before.
+    pub fn claimed(self: &Arc<Self>, launch: u64) -> Option<ClaimedRecorder> {
+        let globals = &self.object.globals;
+        let index = globals
+            .slot(launch)
+            .recorder()
+            .load(Ordering::Acquire)
+            .checked_sub(1)?;
+        let is_its = globals.recorded_launch(index).load(Ordering::Acquire) == launch;
+        // First: what sees pages stays attached.
+        let claim = RecorderClaim::of(self);
+        let lease = is_its.then(|| self.waiting(index)).flatten()?;
+        Some(ClaimedRecorder(Some(ClaimedLease { lease, claim })))
     }
 
     /// By what means pages that are cached already are seen.
@@ -246,14 +293,15 @@ impl RecorderPool {
             self.set_recording();
         });
         if attached.is_err() {
-            self.switch_off(index, 0);
+            self.switch_off(index);
         }
         attached
     }
 
-    /// Switches a recorder off that was on for this launch, and detaches the programs if it was the last.
-    pub(super) fn switch_off(&self, index: u32, launch: u64) {
+    /// Has neither the recorder nor the slot of its launch lead to the other.
+    fn forget_launch(&self, index: u32) {
         let globals = &self.object.globals;
+        let launch = globals.recorded_launch(index).swap(0, Ordering::AcqRel);
         // The slot may be another launch's by now, which has another recorder or none.
         let _ = globals.slot(launch).recorder().compare_exchange(
             index + 1,
@@ -261,8 +309,12 @@ impl RecorderPool {
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
-        globals.recorded_launch(index).store(0, Ordering::Release);
-        // To detach fails nowhere.
+    }
+
+    /// Switches a recorder off, and detaches the programs if it was the last that is on and none is expected.
+    pub(super) fn switch_off(&self, index: u32) {
+        self.forget_launch(index);
+        // What is to stay attached for another launch is tried again when a recorder is kept ready for it.
         let _ = self.attach_as_needed(|attached| {
             attached.on -= 1;
             self.set_recording();
@@ -276,7 +328,11 @@ impl RecorderPool {
     ) -> Result<(), TraceError> {
         let mut attached = lock(&self.attached);
         change(&mut attached);
-        let (on, expects) = (attached.on > 0, attached.expects);
+        let on = attached.on > 0;
+        // A launch may have claimed the recorder that waits although none is expected any more.
+        let waits = lock(&self.places).iter().any(|place| place.is_waiting);
+        let has_claims = self.claims.load(Ordering::Acquire) > 0;
+        let expects = waits || has_claims || self.expects.load(Ordering::Acquire);
         let set = |links: &mut Vec<OwnedFd>, programs: &[OwnedFd], wanted: bool| {
             match (wanted, links.is_empty()) {
                 (true, true) => *links = attach(programs)?,
@@ -295,7 +351,7 @@ impl RecorderPool {
     fn set_recording(&self) {
         let globals = &self.object.globals;
         // First: a launch that claims one from here on is not forgotten.
-        globals.claimed_recorder().store(0, Ordering::Release);
+        globals.claimed_recorder().swap(0, Ordering::SeqCst);
         let is_on = |index: &u32| globals.recorded_launch(*index).load(Ordering::Acquire) != 0;
         let last = (0..RECORDERS as u32).rev().find(is_on);
         let count = last.map_or(0, |last| last + 1);
@@ -303,34 +359,62 @@ impl RecorderPool {
     }
 }
 
-/// A recorder that the kernel has switched on for a launch.
-pub struct ClaimedRecorder(RecorderLease);
+/// A recorder that the kernel has switched on for a launch. If this is dropped, nothing of the launch is wanted, and the
+/// recorder is switched off, which takes tens of milliseconds.
+pub struct ClaimedRecorder(Option<ClaimedLease>);
+
+struct ClaimedLease {
+    lease: RecorderLease,
+    /// Until the recorder counts as one that is on.
+    claim: RecorderClaim,
+}
+
+/// Keeps what sees pages attached.
+struct RecorderClaim(Arc<RecorderPool>);
+
+impl RecorderClaim {
+    fn of(pool: &Arc<RecorderPool>) -> Self {
+        pool.claims.fetch_add(1, Ordering::AcqRel);
+        RecorderClaim(Arc::clone(pool))
+    }
+}
+
+impl Drop for RecorderClaim {
+    fn drop(&mut self) {
+        self.0.claims.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl ClaimedRecorder {
     /// Goes on recording the launch that has claimed it.
     ///
     /// # Errors
     /// When the programs that see paths cannot be attached.
-    pub fn record(self, launch: u64) -> Result<Tracer, TraceError> {
-        let lease = self.0;
-        let pool = Arc::clone(&lease.pool);
-        let log = lease.take_log().expect("a recorder that waits has one");
-        let index = lease.index;
-        let mut tracer = Tracer::new(lease, launch, log)?;
+    pub fn record(mut self, launch: u64) -> Result<Tracer, TraceError> {
+        let claimed = self.0.take().expect("nothing takes it before");
+        let pool = Arc::clone(&claimed.lease.pool);
+        let index = claimed.lease.index;
         pool.count_on(index)?;
+        drop(claimed.claim);
+        let log = claimed.lease.take_log();
+        let log = log.expect("a recorder that waits has one");
+        let tracer = Tracer::new(claimed.lease, launch, log);
+        let mut tracer = tracer.inspect_err(|_| pool.switch_off(index))?;
         tracer.is_on = true;
         Ok(tracer)
     }
+}
 
-    /// Gives it up: nothing of the launch is wanted. Takes tens of milliseconds.
-    pub fn give_up(self) {
-        let lease = self.0;
-        let globals = &lease.pool.object.globals;
-        globals
-            .recorded_launch(lease.index)
-            .store(0, Ordering::Release);
-        let _attached = lock(&lease.pool.attached);
-        lease.pool.set_recording();
+impl Drop for ClaimedRecorder {
+    fn drop(&mut self) {
+        let Some(ClaimedLease { lease, claim }) = self.0.take() else {
+            return;
+        };
+        let pool = &lease.pool;
+        pool.forget_launch(lease.index);
+        drop(claim);
+        // What is to stay attached for another launch is tried again when a recorder is kept ready for it.
+        let _ = pool.attach_as_needed(|_| pool.set_recording());
     }
 }
 

@@ -237,7 +237,7 @@ impl Tracer {
             return;
         }
         let (pool, index) = (self.recorder.pool(), self.recorder.index());
-        pool.switch_off(index, self.launch);
+        pool.switch_off(index);
         tables::remove_log(pool.object(), index);
     }
 }

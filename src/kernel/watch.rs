@@ -226,8 +226,13 @@ impl Watch {
         self.early
     }
 
+    /// Whether it watches for these and no others.
+    pub fn watches(&self, watched: &WatchedApps) -> bool {
+        self.watched == *watched
+    }
+
     /// Watches for these and no others. Returns those that are too long or too many.
-    pub fn watch_for(&mut self, watched: WatchedApps) -> Vec<Watched> {
+    pub fn watch_for(&mut self, mut watched: WatchedApps) -> Vec<Watched> {
         let filter = NameFilter::of(watched.names.keys().map(|name| name.text.as_os_str()));
         // No name that stays or is added may be missed meanwhile.
         filter.add(&self.object.globals);
@@ -256,6 +261,11 @@ impl Watch {
             value,
         ));
         filter.set(&self.object.globals);
+        // They are tried again with the next change: there may be room then.
+        for name in &refused {
+            watched.names.remove(name);
+            watched.arguments.remove(name);
+        }
         self.watched = watched;
         refused
     }

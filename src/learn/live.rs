@@ -6,7 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::Builder;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,7 +19,7 @@ use crate::fs::mounts::MountTable;
 use crate::kernel::{ClaimedRecorder, RecorderLease, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::cold::{LearnedProfile, NotLearned};
-use crate::learn::fault_around::FaultAroundKnob;
+use crate::learn::fault_around::{FaultAroundKnob, NarrowedFaults};
 use crate::model::{App, GivenParams, LaunchLimits, Learned, Profile};
 use crate::process::LaunchOver;
 
@@ -37,7 +37,7 @@ pub type LoadSequence = Box<dyn FnOnce() -> Option<Profile> + Send>;
 pub struct LiveJob {
     /// Number of the launch.
     pub launch: u64,
-    /// Whose launch it is.
+    /// Whose launch it is, as far as that is known when its recording begins: see [`LiveLearner::executed`].
     pub app: App,
     /// Reads the launch sequence that the app has already.
     pub earlier: Option<LoadSequence>,
@@ -61,6 +61,12 @@ pub enum LaunchRecorder {
     Late(RecorderLease),
 }
 
+/// How long faults map single pages for a process that hangs or is stopped.
+const KEEPER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often one that works says so to the keeper.
+const RENEW_AFTER: Duration = Duration::from_secs(2);
+
 /// What came of a launch that was learned.
 pub struct LiveResult {
     /// [`LiveJob::launch`].
@@ -74,6 +80,7 @@ pub struct LiveResult {
 /// A learning thread, for one launch. If this is dropped, the launch is given up.
 pub struct LiveLearner {
     stop: Arc<AtomicBool>,
+    app: Arc<Mutex<App>>,
 }
 
 impl LiveLearner {
@@ -87,11 +94,12 @@ impl LiveLearner {
         tell: impl FnOnce(LiveResult) + Send + 'static,
     ) -> io::Result<LiveLearner> {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stop);
+        let app = Arc::new(Mutex::new(job.app.clone()));
+        let (stopping, executed) = (Arc::clone(&stop), Arc::clone(&app));
         let work = move || {
             let launch = job.launch;
             let mut warnings = Vec::new();
-            let profile = learn(recorder, job, &stopping, &mut warnings);
+            let profile = learn(recorder, job, &executed, &stopping, &mut warnings);
             tell(LiveResult {
                 launch,
                 profile,
@@ -99,7 +107,12 @@ impl LiveLearner {
             });
         };
         Builder::new().name("pf-learn".to_owned()).spawn(work)?;
-        Ok(LiveLearner { stop })
+        Ok(LiveLearner { stop, app })
+    }
+
+    /// The launch has executed this app: where its file is was not known at the call.
+    pub fn executed(&self, app: App) {
+        *self.app.lock().unwrap_or_else(PoisonError::into_inner) = app;
     }
 }
 
@@ -112,6 +125,7 @@ impl Drop for LiveLearner {
 fn learn(
     recorder: LaunchRecorder,
     mut job: LiveJob,
+    executed: &Mutex<App>,
     stop: &AtomicBool,
     warnings: &mut Vec<String>,
 ) -> Result<LearnedProfile, NotLearned> {
@@ -127,14 +141,21 @@ fn learn(
         LaunchRecorder::Late(lease) => lease.record(job.launch),
     };
     let mut tracer = tracer.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;
-    // A launch is over after twice its limit.
     if let Some(Err(error)) = narrowed
         .as_ref()
-        .map(|narrowed| narrowed.start_keeper(2 * job.limits.timeout))
+        .map(|narrowed| narrowed.start_keeper(KEEPER_LIMIT))
     {
         warn(error);
     }
-    let over = watch(&mut tracer, &job, stop)?;
+    let mut renewed = Instant::now();
+    let renew = || {
+        if renewed.elapsed() >= RENEW_AFTER {
+            renewed = Instant::now();
+            // Should it fail, faults map what they did before from here on, which is noticed in the end.
+            let _ = narrowed.as_ref().map(NarrowedFaults::renew);
+        }
+    };
+    let over = watch(&mut tracer, &job, stop, renew)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
     let exact_faults = narrowed.is_some_and(|narrowed| {
         let was_in_force = narrowed.is_in_force();
@@ -142,8 +163,12 @@ fn learn(
         was_in_force
     });
     let mounts = MountTable::read().map_err(NotLearned::failed)?;
+    let app = executed
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     let launch = WatchedLaunch {
-        app: job.app,
+        app,
         over,
         started,
         how: Learned::Live,
@@ -158,7 +183,12 @@ fn learn(
 }
 
 /// Collects events until the launch is over, and says how it ended.
-fn watch(tracer: &mut Tracer, job: &LiveJob, stop: &AtomicBool) -> Result<LaunchOver, NotLearned> {
+fn watch(
+    tracer: &mut Tracer,
+    job: &LiveJob,
+    stop: &AtomicBool,
+    mut renew: impl FnMut(),
+) -> Result<LaunchOver, NotLearned> {
     let mut follow = Follow::new(tracer, Learned::Live, job.limits);
     let mounts = MountTable::read().map_err(NotLearned::failed)?;
     let start_ns = tracer.with_trace(|trace| trace.start_ns);
@@ -173,6 +203,7 @@ fn watch(tracer: &mut Tracer, job: &LiveJob, stop: &AtomicBool) -> Result<Launch
         }
         let events = tracer.wake_fd();
         wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;
+        renew();
         if stop.load(Ordering::Acquire) {
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
         }

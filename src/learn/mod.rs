@@ -26,4 +26,4 @@ pub use live::{LaunchRecorder, LiveJob, LiveLearner, LiveResult, LoadSequence};
 pub use missed_reads::{MissedReads, NotedReads};
 pub use reads::ReadCounter;
 pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
-pub use settings::{LearningSettings, RUN_DIR, keeper_command};
+pub use settings::{LearningSettings, RUN_DIR, keeper_command, knobs_limit, own_elevators};

@@ -7,11 +7,12 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fault_around::one_page;
-use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, page_out_mapped};
+use crate::drive::{Elevators, KnobError, Knobs, Sysfs, checkpoint_journal, page_out_mapped};
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
 use crate::model::Learned;
@@ -38,13 +39,13 @@ const KNOBS_LIMIT: Duration = Duration::from_secs(15);
 const KNOBS_LOOK: Duration = Duration::from_millis(50);
 
 /// The `paralfetch` that is running, as the process that restores the knobs recorded in `run_dir` when this
-/// process is killed, or when launches with this limit should long have been learned. In a process group of its
-/// own, so that Ctrl-C does not reach it.
+/// process is killed, or has not shown for `limit` that it works. In a process group of its own, so that Ctrl-C does
+/// not reach it.
 pub fn keeper_command(run_dir: &Path, limit: Duration) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command
         .arg("keep-knobs")
-        .arg(longest(limit).as_secs().to_string())
+        .arg(limit.as_secs().to_string())
         .arg("--run-dir")
         .arg(run_dir)
         .stdout(Stdio::null())
@@ -53,8 +54,15 @@ pub fn keeper_command(run_dir: &Path, limit: Duration) -> Option<Command> {
     Some(command)
 }
 
-/// The longest time for which the knobs of a launch with this limit are changed.
-fn longest(limit: Duration) -> Duration {
+/// The elevators of disks, for a command of root that reads a launch ahead. Others may change no setting.
+pub fn own_elevators() -> Option<Arc<Elevators>> {
+    let is_root = rustix::process::geteuid().is_root();
+    is_root.then(|| Elevators::new(Sysfs::default(), Path::new(RUN_DIR), keeper_command))
+}
+
+/// The longest time for which the knobs of a launch with this limit are changed, the drop of the caches before it
+/// included.
+pub fn knobs_limit(limit: Duration) -> Duration {
     limit + KEEPER_MARGIN
 }
 
@@ -179,7 +187,7 @@ impl LearningSettings {
                 "readahead is off on {} while the launch is learned, for at most {} s: other programs read files \
                  from there more slowly",
                 names.join(", "),
-                longest(limit).as_secs()
+                knobs_limit(limit).as_secs()
             )
         };
         (!names.is_empty()).then(line)

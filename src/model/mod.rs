@@ -12,6 +12,7 @@ mod params;
 mod prefetch_report;
 mod profile;
 pub(crate) mod ranges;
+mod shown;
 mod wait;
 
 pub use access::{Access, By, InodeId, PathUse, Source, Use};
@@ -27,4 +28,5 @@ pub use profile::{
     DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,
     UnusedPages,
 };
+pub use shown::shown;
 pub use wait::{Wait, WaitCause, WaitTask};

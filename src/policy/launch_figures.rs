@@ -52,8 +52,6 @@ pub struct LaunchFigures {
     /// §3.3, "during the prefetching period"). Only switches into a wait for the drive count (`in_iowait` at
     /// sched_switch), or all where they cannot be told apart.
     pub switches: u64,
-    /// For how long the app was held for what is read ahead, in microseconds.
-    pub held_us: u64,
 }
 
 impl LaunchFigures {
@@ -80,10 +78,9 @@ impl LaunchFigures {
             >= u128::from(self.schedule_bytes) * u128::from(WHOLE_PERCENT)
     }
 
-    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up; with that for which the app
-    /// was held before it ran.
+    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
     pub fn waiting_us(&self) -> u64 {
-        self.counts.waiting_ns / 1000 + self.held_us
+        self.counts.waiting_ns / 1000
     }
 
     /// Bytes that the drive read for the launch tree and the prefetch thread.

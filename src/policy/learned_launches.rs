@@ -41,8 +41,15 @@ pub struct LearnedLaunches {
 impl LearnedLaunches {
     /// A launch was learned at `now_s`, in seconds since the epoch. `pages`: those of the profile that rests on all
     /// launches so far; `None` if it was not learned live: then it is exact, and the user's. True if the next
-    /// launch is to be learned, too; `most` are learned in a row at most.
-    pub fn learned(&mut self, now_s: u64, pages: Option<DataPages>, most: u32) -> bool {
+    /// launch is to be learned, too: `most` are learned in a row at most, and one more if this one was not recorded from
+    /// its beginning.
+    pub fn learned(
+        &mut self,
+        now_s: u64,
+        pages: Option<DataPages>,
+        is_whole: bool,
+        most: u32,
+    ) -> bool {
         let before = std::mem::take(self);
         let Some(pages) = pages else {
             return false;
@@ -53,8 +60,8 @@ impl LearnedLaunches {
             prefetched: 0,
             last_s: now_s,
         };
-        if self.count >= most {
-            return false;
+        if self.count >= most || !is_whole {
+            return !is_whole && self.count <= most;
         }
         let percent = |share: u64, of: u64| u128::from(share) * u128::from(of);
         let reduced = percent(100, self.unsure) <= percent(100 - REDUCED_PERCENT, before.unsure);
@@ -87,7 +94,7 @@ mod tests {
                 all: 1000,
                 fault_around: unsure,
             };
-            launches.learned(NOW, Some(pages), most)
+            launches.learned(NOW, Some(pages), true, most)
         };
         unsure.iter().take_while(|unsure| goes_on(unsure)).count() + 1
     }
@@ -100,27 +107,37 @@ mod tests {
         assert_eq!(in_a_row(&[400, 300, 50, 10], 5), 3, "few are left");
         assert_eq!(in_a_row(&[400, 300, 200], 1), 1, "the administrator's word");
         assert!(
-            !LearnedLaunches::default().learned(NOW, None, 5),
+            !LearnedLaunches::default().learned(NOW, None, true, 5),
             "made by hand"
         );
+    }
+
+    #[test]
+    fn a_launch_without_its_beginning_is_followed_by_one_more_and_no_further() {
+        let pages = Some(DataPages::default());
+        for most in [1, 3] {
+            let mut launches = LearnedLaunches::default();
+            let lacking = (0..100).take_while(|_| launches.learned(NOW, pages, false, most));
+            assert_eq!(lacking.count(), most as usize);
+        }
     }
 
     #[test]
     fn one_launch_is_learned_again_now_and_then() {
         let mut launches = LearnedLaunches::default();
         let pages = Some(DataPages::default());
-        launches.learned(NOW, pages, 1);
+        launches.learned(NOW, pages, true, 1);
         assert!((1..PREFETCHED).all(|_| !launches.prefetched(NOW)));
         assert!(launches.prefetched(NOW));
-        launches.learned(NOW, pages, 1);
+        launches.learned(NOW, pages, true, 1);
         assert!(!launches.prefetched(NOW + INTERVAL_S - 1));
         assert!(launches.prefetched(NOW + INTERVAL_S));
         // A clock that was ahead.
-        launches.learned(2 * NOW, pages, 1);
+        launches.learned(2 * NOW, pages, true, 1);
         assert!(!launches.prefetched(NOW));
         assert!(launches.prefetched(NOW + INTERVAL_S));
         // A profile that was made by hand.
-        launches.learned(NOW, None, 5);
+        launches.learned(NOW, None, true, 5);
         assert!((0..100).all(|_| !launches.prefetched(2 * NOW)));
     }
 

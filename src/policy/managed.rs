@@ -113,6 +113,7 @@ impl Managed {
                 history,
                 cold,
                 pages,
+                is_whole,
                 most,
             } => {
                 self.tuning = Some(Tuning::new(class, history));
@@ -122,7 +123,7 @@ impl Managed {
                     self.gain.learned(cold.waiting_us);
                     self.cold_requests.measured(cold.requests);
                 }
-                let again = self.learned.learned(now_s, pages, most);
+                let again = self.learned.learned(now_s, pages, is_whole, most);
                 if let Phase::Learning { attempts } = &mut self.phase {
                     match again {
                         true => *attempts = 0,

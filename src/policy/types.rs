@@ -116,6 +116,8 @@ pub enum Observation<'a> {
         cold: Option<ColdLaunch>,
         /// Pages of the profile; `None` if it was not learned live.
         pages: Option<DataPages>,
+        /// Whether it was recorded from its beginning.
+        is_whole: bool,
         /// How many launches are learned in a row, at most.
         most: u32,
     },

@@ -18,8 +18,6 @@ pub struct OpenDevice {
     pub node: Option<OwnedFd>,
     /// Most bytes that one readahead(2) call reads; 0 if readahead is off.
     pub readahead_limit: u64,
-    /// Whether its drive was being written when the prefetch began.
-    pub is_written: bool,
 }
 
 /// Largest request beside a writer, in bytes. The drive takes it in between two writes; of a larger one, no page can
@@ -46,7 +44,6 @@ impl OpenDevice {
                 true => limit.min(BESIDE_WRITER),
                 false => limit,
             },
-            is_written,
         })
     }
 }

@@ -232,7 +232,6 @@ mod tests {
             mount: File::open(directory.path()).unwrap().into(),
             node: Some(File::open(&node).unwrap().into()),
             readahead_limit: 1 << 20,
-            is_written: false,
         };
         let mut profile = sample("/usr/bin/app");
         profile.entries = (0..ENTRIES)

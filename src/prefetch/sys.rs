@@ -24,26 +24,18 @@ pub fn readahead(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
 }
 
 /// I/O priorities (linux/ioprio.h): the class in the highest 3 bits of 16, then the level, 0 being the highest.
-const REAL_TIME: libc::c_int = 1 << 13 | 4;
 const BEST_EFFORT_0: libc::c_int = 2 << 13;
 const WHO_PROCESS: libc::c_int = 1;
 
-/// Gives the calling thread's requests a better I/O priority, for as long as it lives: the highest level of the
-/// ordinary class, or before all others beside a writer. Only bfq and mq-deadline heed it. Real-time priority takes
-/// CAP_SYS_NICE; without it, the thread gets the other one.
+/// Gives the calling thread's requests the highest level of the ordinary class, for as long as it lives. Only bfq and
+/// mq-deadline heed it. Never the real-time class: what a user's launches have read shall not go before everybody's
+/// requests.
 ///
 /// # Errors
 /// As ioprio_set(2); the priority stays what it was.
-pub fn raise_io_priority(beside_writer: bool) -> io::Result<()> {
-    if beside_writer && set_io_priority(REAL_TIME).is_ok() {
-        return Ok(());
-    }
-    set_io_priority(BEST_EFFORT_0)
-}
-
-fn set_io_priority(priority: libc::c_int) -> io::Result<()> {
+pub fn raise_io_priority() -> io::Result<()> {
     // SAFETY: the call takes numbers only; 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) };
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, BEST_EFFORT_0) };
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -95,14 +87,11 @@ mod tests {
     }
 
     #[test]
-    fn a_prefetch_goes_first_beside_a_writer() {
+    fn a_prefetch_has_the_best_level_of_the_ordinary_class() {
         // A thread of its own: other tests' threads keep theirs.
         let thread = std::thread::spawn(|| {
-            raise_io_priority(false).unwrap();
+            raise_io_priority().unwrap();
             assert_eq!(io_priority(), libc::c_long::from(BEST_EFFORT_0));
-            raise_io_priority(true).unwrap();
-            let may = rustix::process::geteuid().is_root();
-            assert!(!may || io_priority() == libc::c_long::from(REAL_TIME));
         });
         thread.join().unwrap();
     }

@@ -1,5 +1,6 @@
 //! The prefetch thread.
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +14,10 @@ use super::files::Files;
 use super::headroom::Headroom;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use super::sys::raise_io_priority;
-use crate::drive::{Memory, MemoryLimits, Sysfs};
+use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
-use crate::model::{PrefetchReport, Profile, Span};
+use crate::model::{DriveClass, PrefetchReport, Profile, Span};
+use crate::process::limited_reads;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
@@ -24,12 +26,16 @@ pub const THREAD_NAME: &str = "pf-prefetch";
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Options of a prefetch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PrefetchOptions {
     /// Pages that are not prefetched: the completion block of a launch that is timed by it (paper §5.1).
     pub left_out: Option<Span>,
     /// How much memory it may fill.
     pub memory: MemoryLimits,
+    /// The elevators of disks, which are to favour nobody meanwhile.
+    pub elevators: Option<Arc<Elevators>>,
+    /// The process for whose launch it is, if its limits of I/O are to hold: then the thread reads nothing where there is one.
+    pub launched: Option<i32>,
 }
 
 /// A prefetch under way.
@@ -127,18 +133,30 @@ fn read_ahead(
     stop: &AtomicBool,
 ) -> Result<PrefetchReport, String> {
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
-    let headroom = Headroom::new(bytes, options.memory, Memory::read)?;
+    let favouring_nobody = OnceCell::new();
+    let look = || {
+        // Should it fail, the elevator is as it was from here on.
+        let _ = favouring_nobody.get().map(HeldKnobs::renew);
+        Memory::read()
+    };
+    let headroom = Headroom::new(bytes, options.memory, look)?;
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+    let limited = options.launched.and_then(|pid| limited_reads(&mounts, pid));
+    if let Some(cgroup) = limited {
+        return Err(format!(
+            "the I/O of its cgroup {} is limited (io.max), and reading ahead would not keep to that",
+            cgroup.display()
+        ));
+    }
     let sysfs = Sysfs::default();
     let devices: Vec<Option<OpenDevice>> = profile
         .devices
         .iter()
         .map(|device| OpenDevice::find(device, &mounts, &sysfs))
         .collect();
-    let beside_writer = devices.iter().flatten().any(|device| device.is_written);
     // A prefetch at the ordinary priority is only slower.
-    let _ = raise_io_priority(beside_writer);
+    let _ = raise_io_priority();
     let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
@@ -149,7 +167,15 @@ fn read_ahead(
     let warm = is_warm(profile, &devices, &mut reader.files);
     let end = match warm {
         true => ScheduleEnd::Complete,
-        false => reader.read(profile),
+        false => {
+            if let Some(held) = options
+                .elevators
+                .and_then(|elevators| favour_nobody(&elevators, profile, &devices))
+            {
+                let _ = favouring_nobody.set(held);
+            }
+            reader.read(profile)
+        }
     };
     let mut report = reader.report;
     report.warm = warm;
@@ -167,6 +193,21 @@ fn read_ahead(
     Ok(report)
 }
 
+/// Has the elevators of the profile's disks with heads favour nobody. Without that, the prefetch is only slower.
+fn favour_nobody(
+    elevators: &Elevators,
+    profile: &Profile,
+    devices: &[Option<OpenDevice>],
+) -> Option<HeldKnobs> {
+    let disks = profile.devices.iter().zip(devices);
+    let disks = disks.filter(|(device, _)| device.class == DriveClass::Rotational);
+    let held = elevators.favour_nobody(disks.filter_map(|(_, open)| Some(open.as_ref()?.dev)));
+    held.unwrap_or_else(|error| {
+        tracing::warn!("the elevator stays as it is: {error}");
+        None
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +221,8 @@ mod tests {
             available_percent: 100,
             pressure_percent: 100.0,
         },
+        elevators: None,
+        launched: None,
     };
 
     /// A schedule whose device is not mounted anywhere.

@@ -10,6 +10,7 @@
 mod cgroup;
 mod command;
 mod exit;
+mod io_limit;
 mod launch_end;
 mod processes;
 mod session;
@@ -23,6 +24,7 @@ pub use cgroup::{Cgroup, CgroupMemory, CgroupUnit, UnitManager};
 pub(crate) use cgroup::{directory as cgroup_directory, unified as unified_cgroup};
 pub use command::Command;
 pub use exit::{AppStatus, Exit, Usage};
+pub use io_limit::{limited_reads, limits_reads};
 pub use launch_end::{
     Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, process_threads, thread_states,
 };

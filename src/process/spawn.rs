@@ -23,6 +23,8 @@ pub enum Stdio {
     Inherit,
     /// /dev/null, all three: for benchmarks.
     Null,
+    /// /dev/null, and our standard error for what it prints: our standard output belongs to results.
+    OnError,
 }
 
 /// Everything about how an app is started. [`super::Supervisor::start`] does it.
@@ -139,10 +141,17 @@ impl Spawn {
         if let [name, arguments @ ..] = self.command.argv() {
             child.arg0(name).args(arguments);
         }
-        if self.stdio == Stdio::Null {
-            child.stdin(process::Stdio::null());
-            child.stdout(process::Stdio::null());
-            child.stderr(process::Stdio::null());
+        match self.stdio {
+            Stdio::Inherit => {}
+            Stdio::Null => {
+                child.stdin(process::Stdio::null());
+                child.stdout(process::Stdio::null());
+                child.stderr(process::Stdio::null());
+            }
+            Stdio::OnError => {
+                child.stdin(process::Stdio::null());
+                child.stdout(io::stderr());
+            }
         }
         if let Some(user) = &self.user {
             child.env_clear().envs(user.environment(env::vars_os()));

@@ -48,13 +48,15 @@ impl CachedProfile {
     /// Reads all profiles of a store, by app, and says which cannot be used.
     ///
     /// # Errors
-    /// When the store or the mount table cannot be read.
-    pub fn load_all(store: &Store) -> Result<(CachedProfiles, Vec<String>), Box<dyn Error>> {
-        let mounts = MountTable::read()?;
+    /// When the store cannot be read.
+    pub fn load_all(
+        store: &Store,
+        mounts: &MountTable,
+    ) -> Result<(CachedProfiles, Vec<String>), Box<dyn Error>> {
         let (mut profiles, mut warnings) = (HashMap::new(), Vec::new());
         for stored in store.list()? {
             let profile = stored.profile.map_err(|error| error.to_string());
-            match profile.and_then(|profile| Self::new(&profile, &mounts)) {
+            match profile.and_then(|profile| Self::new(&profile, mounts)) {
                 Ok(profile) => match profile.app.user_app() {
                     Some(key) => drop(profiles.insert(key, profile)),
                     None => warnings.push(format!(

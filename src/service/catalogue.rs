@@ -31,7 +31,7 @@ pub struct Catalogue {
     paths: HashMap<OsString, String>,
     /// Ids by executables.
     inodes: HashMap<Inode, String>,
-    /// Apps with executables of their own.
+    /// Apps that are files: executables of their own, and scripts.
     executables: BTreeSet<String>,
     /// Where these were when they were looked for last; others may be among them.
     located: LocatedExecutables,
@@ -68,9 +68,11 @@ impl Catalogue {
         self.executables.clear();
         self.launched.clear();
         for Record { key, marks, .. } in apps {
-            if marks.argument.is_some() {
+            // A script may be executed itself, and be given to its interpreter: it is one app.
+            if marks.argument.is_some() || !marks.interpreters.is_empty() {
                 self.launched.insert(key.id.clone());
-            } else if key.id.starts_with('/') {
+            }
+            if key.id.starts_with('/') {
                 self.executables.insert(key.id.clone());
             }
         }
@@ -91,16 +93,46 @@ impl Catalogue {
     fn enter_executables(&mut self) {
         self.paths.clear();
         self.inodes.clear();
+        // Those that start the same program by a name of their own. Any other name of it tells nothing.
+        let mut of_inode: HashMap<Inode, usize> = HashMap::new();
         for id in &self.executables {
             self.paths.insert(id.into(), id.clone());
+            if let Some(found) = self.located.get(id) {
+                *of_inode.entry(found.inode).or_default() += 1;
+            }
         }
-        for (id, found) in &self.located {
-            if self.executables.contains(id) {
-                self.inodes.insert(found.inode, id.clone());
-                let path = found.path.clone().into_os_string();
+        for id in &self.executables {
+            let Some(found) = self.located.get(id) else {
+                continue;
+            };
+            if found.is_many_apps || of_inode.get(&found.inode) != Some(&1) {
+                continue;
+            }
+            self.inodes.insert(found.inode, id.clone());
+            for path in found.links.iter().chain([&found.path]) {
+                let path = path.clone().into_os_string();
                 self.paths.entry(path).or_insert_with(|| id.clone());
             }
         }
+    }
+
+    /// The base names by which an app may be executed, whose own are `known`: those of the links that lead to it, too, as
+    /// far as they were found; and of a program that is another app by each name, that of the app alone.
+    pub fn names_of(&self, id: &str, known: &[String]) -> Vec<String> {
+        let base = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+        let Some(found) = self.located.get(id) else {
+            return known.to_vec();
+        };
+        if found.is_many_apps {
+            return base(Path::new(id)).into_iter().collect();
+        }
+        let mut names = known.to_vec();
+        for name in found.links.iter().filter_map(|link| base(link)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     /// The app that a call of execve would start, as far as its path tells; the inode of its executable is
@@ -202,8 +234,10 @@ fn found(id: &str, uid: u32, root: Option<PathBuf>, executable: Option<Inode>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::mounts::MountTable;
     use crate::kernel::LaunchEventKind;
     use crate::model::Key;
+    use crate::service::executables::LocatedExecutable;
     use crate::service::marks::Marks;
     use crate::service::registry::Added;
 
@@ -214,7 +248,8 @@ mod tests {
     fn catalogue(apps: &[App]) -> Catalogue {
         let mut catalogue = Catalogue::new(Rules::builtin(), Roots::new(ROOT, 7));
         let record = |app: &App| {
-            let marks = Marks::of_profile(app, catalogue.rules()).unwrap();
+            let mounts = MountTable::parse(b"");
+            let marks = Marks::of_profile(app, catalogue.rules(), &mounts).unwrap();
             Record::new(app.user_app().unwrap(), String::new(), Added::User, marks)
         };
         let records: Vec<Record> = apps.iter().map(record).collect();
@@ -240,7 +275,6 @@ mod tests {
             uid: USER,
             root,
             mount_ns,
-            recorder: None,
             path: path.into(),
             arguments: Vec::new(),
         }
@@ -267,6 +301,64 @@ mod tests {
         );
     }
 
+    fn located(path: &str, inode: Inode, links: &[&str], is_many_apps: bool) -> LocatedExecutable {
+        LocatedExecutable {
+            path: path.into(),
+            inode,
+            links: links.iter().map(Into::into).collect(),
+            is_many_apps,
+        }
+    }
+
+    #[test]
+    fn an_app_is_recognised_by_each_link_that_leads_to_it() {
+        const GIMP: &str = "/opt/no/such/gimp-2.10";
+        let mut catalogue = catalogue(&[app(GIMP, GIMP)]);
+        let links = ["/usr/bin/gimp", "/usr/bin/picture-editor"];
+        let found = located("/opt/real/gimp-2.10", (7, 8), &links, false);
+        catalogue.located([(GIMP.to_owned(), found)].into());
+        let called = |path| {
+            catalogue
+                .called(&event(path, ROOT, 7))
+                .map(|found| found.key.id)
+        };
+        for path in [GIMP, "/opt/real/gimp-2.10", links[0], links[1]] {
+            assert_eq!(called(path).as_deref(), Some(GIMP), "{path}");
+        }
+        assert_eq!(called("/usr/bin/other"), None);
+        let names = catalogue.names_of(GIMP, &["gimp-2.10".to_owned()]);
+        assert_eq!(names, ["gimp-2.10", "gimp", "picture-editor"]);
+        assert_eq!(catalogue.names_of("/x", &["y".to_owned()]), ["y"]);
+    }
+
+    #[test]
+    fn one_program_is_another_app_by_each_name_where_it_is_many_or_several_have_it() {
+        const RED: &str = "/opt/no/such/red";
+        const BLUE: &str = "/opt/no/such/blue";
+        const FILE: &str = "/opt/real/program";
+        let both = [app(RED, RED), app(BLUE, BLUE)];
+        for (apps, is_many) in [(&both[..1], true), (&both[..], false)] {
+            let mut catalogue = catalogue(apps);
+            let found = |_| located(FILE, (7, 8), &["/usr/bin/green"], is_many);
+            let ids = [RED, BLUE].map(|id| (id.to_owned(), found(id)));
+            catalogue.located(ids.into());
+            let called = |path| {
+                catalogue
+                    .called(&event(path, ROOT, 7))
+                    .map(|found| found.key.id)
+            };
+            assert_eq!(called(RED).as_deref(), Some(RED));
+            for path in [FILE, "/usr/bin/green"] {
+                assert_eq!(called(path), None, "{path}");
+            }
+            assert_eq!(catalogue.inodes.get(&(7, 8)), None);
+        }
+        let mut catalogue = catalogue(&both[..1]);
+        catalogue.located([(RED.to_owned(), located(FILE, (7, 8), &[], true))].into());
+        let names = catalogue.names_of(RED, &["red".to_owned(), "program".to_owned()]);
+        assert_eq!(names, ["red"]);
+    }
+
     #[test]
     fn a_script_is_recognised_by_the_arguments_in_the_event_and_not_by_those_of_the_process() {
         const PYTHON: &str = "/usr/bin/python3";
@@ -281,6 +373,8 @@ mod tests {
             catalogue.executed(&event).map(|found| found.app)
         };
         assert_eq!(executed(&["python3", "/opt/a.py"]), Some(a));
+        let itself = catalogue.called(&event("/opt/a.py", ROOT, 7)).unwrap();
+        assert_eq!(itself.key.id, "/opt/a.py", "it is executed itself");
         assert_eq!(executed(&["python3", "/opt/b.py"]), None);
         assert_eq!(executed(&[]), None, "they could not be read");
     }

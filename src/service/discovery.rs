@@ -4,11 +4,14 @@
 //! file: the administrator has installed it, and every directory on the way to it is the administrator's, too.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{FileType, fstat};
+
 use crate::apps::Rules;
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
 
 /// Directories whose programs may become apps by themselves: only the administrator installs there.
 const TRUSTED: [&str; 4] = ["/usr/", "/opt/", "/snap/", "/var/lib/flatpak/"];
@@ -36,20 +39,12 @@ fn is_normal(path: &Path) -> bool {
 
 /// Whether everybody may look at the file that this path leads to, through directories of the administrator that
 /// everybody may search. No user can have the answer depend on a file that he does not see himself.
-pub fn is_public(path: &Path) -> bool {
-    let is_open = |path: &Path| {
-        let mut directories = path.ancestors().skip(1);
-        owned_on_the_way(path).is_ok()
-            && directories.all(|directory| {
-                let found = fs::symlink_metadata(directory);
-                found.is_ok_and(|found| found.is_symlink() || found.mode() & SEARCHABLE != 0)
-            })
-    };
+pub fn is_public(path: &Path, mounts: &MountTable) -> bool {
+    let is_open = |fd: &OwnedFd| is_administrators(fd) && has_mode(fd, SEARCHABLE);
     is_normal(path)
-        && is_open(path)
-        && fs::canonicalize(path).is_ok_and(|file| {
-            let found = fs::symlink_metadata(&file);
-            is_open(&file) && found.is_ok_and(|found| found.is_file() && found.uid() == 0)
+        && LocalFile::find_through(path, mounts, is_open).is_ok_and(|file| {
+            file.node.kind == FileType::RegularFile
+                && fstat(&file.fd).is_ok_and(|found| found.st_uid == 0)
         })
 }
 
@@ -62,41 +57,39 @@ fn is_trusted(path: &Path) -> bool {
 
 /// Why the program at this path, as execve was given it, may not become an app by itself.
 ///
-/// Opens no file: looks at metadata alone, below directories of the administrator.
+/// Opens no file: looks at metadata alone, and from the root directory down, so that nothing is looked up in a directory of
+/// a user's, or where a server or a user-space process answers.
 ///
 /// # Errors
 /// The reason, for the log.
-pub fn check(path: &Path, rules: &Rules) -> Result<(), String> {
+pub fn check(path: &Path, rules: &Rules, mounts: &MountTable) -> Result<(), String> {
     if !is_plausible(path) {
         return Err("it is in no directory where only the administrator installs".to_owned());
     }
-    owned_on_the_way(path)?;
-    let file = fs::canonicalize(path).map_err(|error| error.to_string())?;
-    if !is_trusted(&file) {
-        return Err(format!("it leads to {}", file.display()));
+    let file = LocalFile::find_through(path, mounts, is_administrators);
+    let file = file.map_err(|error| format!("others may decide what it is: {error}"))?;
+    if !is_trusted(&file.path) {
+        return Err(format!("it leads to {}", file.path.display()));
     }
-    owned_on_the_way(&file)?;
-    let found = fs::symlink_metadata(&file).map_err(|error| error.to_string())?;
-    if !found.is_file() || found.uid() != 0 || found.mode() & WRITABLE != 0 {
+    if file.node.kind != FileType::RegularFile || !is_administrators(&file.fd) {
         return Err("its file is not the administrator's alone".to_owned());
     }
     check_kind(path, &file, rules)
 }
 
-/// Why an ordinary user may not have the program at this path managed. While one user's app is to be learned or held, the exec
-/// gate stops everybody's executions of it: nobody shall have that for a tool, or for the loader of all programs.
+/// Why an ordinary user may not have the program at this path managed: a tool, or the loader of all programs, is no app by
+/// what one of its launches reads.
 ///
 /// # Errors
 /// The reason, as the end of a sentence.
-pub fn check_named(path: &Path, rules: &Rules) -> Result<(), String> {
-    let file = fs::canonicalize(path).map_err(|error| error.to_string())?;
+pub fn check_named(path: &Path, rules: &Rules, mounts: &MountTable) -> Result<(), String> {
+    let file = LocalFile::find(path, mounts).map_err(|error| error.to_string())?;
     check_kind(path, &file, rules)
 }
 
 /// Why a program is no app by its kind: `path` leads to `file`.
-fn check_kind(path: &Path, file: &Path, rules: &Rules) -> Result<(), String> {
-    let found = fs::symlink_metadata(file).map_err(|error| error.to_string())?;
-    if found.mode() & RUNS_AS_ANOTHER != 0 {
+fn check_kind(path: &Path, file: &LocalFile, rules: &Rules) -> Result<(), String> {
+    if has_mode(&file.fd, RUNS_AS_ANOTHER) {
         return Err("it runs as another user".to_owned());
     }
     let loads_programs = |name: &OsStr| {
@@ -105,7 +98,10 @@ fn check_kind(path: &Path, file: &Path, rules: &Rules) -> Result<(), String> {
             .iter()
             .any(|start| name.starts_with(start))
     };
-    for name in [path.file_name(), file.file_name()].into_iter().flatten() {
+    for name in [path.file_name(), file.path.file_name()]
+        .into_iter()
+        .flatten()
+    {
         if rules.starts_others(name) || loads_programs(name) {
             return Err("it works on what its user gives it, or starts other programs".to_owned());
         }
@@ -113,25 +109,25 @@ fn check_kind(path: &Path, file: &Path, rules: &Rules) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether all directories above the file are the administrator's alone.
-fn owned_on_the_way(path: &Path) -> Result<(), String> {
-    for directory in path.ancestors().skip(1) {
-        let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
-        // Of a link, the directory that it is in decides.
-        let is_owned = found.uid() == 0 && (found.is_symlink() || found.mode() & WRITABLE == 0);
-        if !is_owned {
-            return Err(format!("others may write to {}", directory.display()));
-        }
-    }
-    Ok(())
+/// Whether nobody but the administrator may write to a file or directory.
+fn is_administrators(fd: &OwnedFd) -> bool {
+    fstat(fd).is_ok_and(|found| found.st_uid == 0 && found.st_mode & WRITABLE == 0)
+}
+
+/// Whether any of these permission bits is set; a file that cannot be examined has none.
+fn has_mode(fd: &OwnedFd, bits: u32) -> bool {
+    fstat(fd).is_ok_and(|found| found.st_mode & bits != 0)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn refused(path: &str) -> Option<String> {
-        check(Path::new(path), &Rules::builtin()).err()
+        let mounts = MountTable::read().unwrap();
+        check(Path::new(path), &Rules::builtin(), &mounts).err()
     }
 
     #[test]
@@ -154,12 +150,14 @@ mod tests {
 
     #[test]
     fn files_of_the_system_are_public_and_those_of_users_or_in_closed_directories_are_not() {
+        let mounts = MountTable::read().unwrap();
         for path in [
             "/usr/bin/id",
             "/bin/sh",
             "/usr/share/applications/../../bin/id",
         ] {
-            assert_eq!(is_public(Path::new(path)), !path.contains(".."), "{path}");
+            let is_found = is_public(Path::new(path), &mounts);
+            assert_eq!(is_found, !path.contains(".."), "{path}");
         }
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("program");
@@ -171,7 +169,7 @@ mod tests {
             "/usr/bin",
         ];
         for path in closed.map(Path::new).into_iter().chain([own.as_path()]) {
-            assert!(!is_public(path), "{}", path.display());
+            assert!(!is_public(path, &mounts), "{}", path.display());
         }
     }
 

@@ -66,6 +66,15 @@ pub struct Service {
     watchdog: Option<Watchdog>,
 }
 
+/// What a launch begins with.
+#[derive(Clone, Copy)]
+enum Beginning {
+    /// A call of execve, from which on the kernel records it if a recorder is ready.
+    Execve,
+    /// An announcement. Nothing is recorded before that.
+    Announced,
+}
+
 impl Service {
     /// A service without launches.
     pub fn new(
@@ -139,7 +148,8 @@ impl Service {
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),
         ];
-        for fd in single.into_iter().flatten().chain(self.announcements.fds()) {
+        let announcements = self.announcements.fds(Instant::now());
+        for fd in single.into_iter().flatten().chain(announcements) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
         match poll(&mut fds, timeout.as_ref()) {
@@ -150,6 +160,7 @@ impl Service {
 
     fn timeout(&self) -> Option<Duration> {
         if !self.launches.is_empty() {
+            // The socket of announcements rests no longer than that.
             return Some(TICK);
         }
         let now = Instant::now();
@@ -165,6 +176,7 @@ impl Service {
             .map(|at| at.saturating_duration_since(now));
         let others = others.chain(until_given_up).chain(until_lock);
         let others = others.chain(self.parts.probes.until_due(now));
+        let others = others.chain(self.announcements.rest(now));
         Some(others.fold(until_check, Duration::min))
     }
 
@@ -179,9 +191,6 @@ impl Service {
     }
 
     fn on_kernel_event(&mut self, event: &LaunchEvent) {
-        if let Some(recorder) = event.recorder {
-            self.parts.recorders.claimed(event.launch, recorder);
-        }
         match event.kind {
             LaunchEventKind::Called => self.on_called(event),
             LaunchEventKind::Executed => self.on_executed(event),
@@ -207,7 +216,7 @@ impl Service {
             return;
         }
         match self.parts.watchlist.catalogue.called(event) {
-            Some(found) => self.begin(event.launch, event.pid, found),
+            Some(found) => self.begin(event.launch, event.pid, found, Beginning::Execve),
             None => {
                 let now = Clocks::now();
                 self.launches
@@ -225,7 +234,7 @@ impl Service {
                     .executed(event.launch, found.app, &mut self.parts);
             }
             (Some(found), None) => {
-                self.begin(event.launch, event.pid, found);
+                self.begin(event.launch, event.pid, found, Beginning::Execve);
                 self.happened(event.launch, StateEvent::Executed);
             }
             (None, _) | (Some(_), Some(_)) => {
@@ -242,7 +251,7 @@ impl Service {
 
     /// execve was called for a launch, which is followed from now on if there is room for it, its app is managed and
     /// no other command of ours has started it.
-    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp) {
+    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, beginning: Beginning) {
         let room = self.launches.has_room_for(&found.key) && !self.own_commands.have_started(pid);
         let policy = room.then(|| self.parts.plan(&found)).flatten();
         let Some(mut policy) = policy else {
@@ -250,10 +259,13 @@ impl Service {
                 .launches
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
-        policy.is_recorded = self.parts.recorders.is_claimed(launch) && policy.plan == Plan::Learn;
-        if !policy.is_recorded {
-            self.parts.give_recorder_up(launch);
-        }
+        let recorders = &mut self.parts.recorders;
+        let is_recorded = match beginning {
+            Beginning::Execve => recorders.is_claimed(launch),
+            Beginning::Announced => recorders.is_ready(),
+        };
+        policy.is_recorded =
+            is_recorded && policy.plan == Plan::Learn && recorders.has_share(found.key.uid);
         let limits = LaunchLimits::from(&self.parts.config.launch);
         let start = LaunchStart {
             key: found.key,
@@ -268,12 +280,17 @@ impl Service {
             began: SystemTime::now(),
         };
         self.launches.begin(launch, start, &mut self.parts);
+        // Behind the first requests: it starts a thread.
+        if !policy.is_recorded {
+            self.parts.give_recorder_up(launch);
+        }
         self.parts.probes.stop();
     }
 
     fn on_announced(&mut self) {
+        let now = Instant::now();
         for _ in 0..MOST_AT_ONCE {
-            match self.announcements.receive() {
+            match self.announcements.receive(now) {
                 Ok(Some(announced)) => self.on_announcement(&announced),
                 Ok(None) => return,
                 Err(error) => return self.parts.warn(error.to_string()),
@@ -307,7 +324,7 @@ impl Service {
                     ..App::default()
                 };
                 let found = FoundApp { key, app };
-                self.begin(launch, pid, found);
+                self.begin(launch, pid, found, Beginning::Announced);
                 self.happened(launch, StateEvent::Executed);
             }
             Ok(None) => self
@@ -356,7 +373,7 @@ impl Service {
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
             Message::DrivesProbed(ended) => self.parts.drives_probed(ended),
-            Message::Located(found) => self.parts.watchlist.catalogue.located(found),
+            Message::Located(found) => self.parts.executables_located(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
         }

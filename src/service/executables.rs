@@ -4,6 +4,7 @@
 //! that, nor the worker, whose queue may be long. So a thread looks, and sends what it has found.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use rustix::fs::FileType;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::roots::Inode;
+use super::watchlist::PATH;
+use crate::apps::{CommandLinks, Rules};
 use crate::fs::local_path::LocalFile;
 use crate::fs::mounts::MountTable;
 
@@ -25,6 +28,10 @@ pub struct LocatedExecutable {
     /// Its path without symbolic links.
     pub path: PathBuf,
     pub inode: Inode,
+    /// The links among the commands that are other names of the app.
+    pub links: Vec<PathBuf>,
+    /// Whether the file is another app by each of its names: then only the name of the app is the app.
+    pub is_many_apps: bool,
 }
 
 /// Executables by the ids of their apps.
@@ -33,7 +40,7 @@ pub type LocatedExecutables = HashMap<String, LocatedExecutable>;
 /// What the thread is to do.
 enum Request {
     /// Find the executables of these apps.
-    Locate(Vec<String>),
+    Locate(Vec<String>, Box<Rules>),
     /// Nothing: show that the thread works.
     Answer,
 }
@@ -73,9 +80,9 @@ impl ExecutableFinder {
     }
 
     /// Has the executables of these apps found. [`Message::Located`] has them, unless it is asked for again before.
-    pub fn locate(&self, ids: Vec<String>) {
+    pub fn locate(&self, ids: Vec<String>, rules: &Rules) {
         self.to_locate.fetch_add(1, Ordering::AcqRel);
-        self.request(Request::Locate(ids));
+        self.request(Request::Locate(ids, Box::new(rules.clone())));
     }
 
     /// Asks the thread to show that it works, once it has done what it was asked for before.
@@ -96,27 +103,38 @@ impl ExecutableFinder {
 
 fn carry_out(request: Request, to_locate: &AtomicUsize, outbox: &Outbox) {
     match request {
-        Request::Locate(ids) => {
+        Request::Locate(ids, rules) => {
             let is_last = to_locate.fetch_sub(1, Ordering::AcqRel) == 1;
             if is_last {
-                outbox.send(Message::Located(locate(ids)));
+                outbox.send(match locate(ids, &rules) {
+                    Ok(located) => Message::Located(located),
+                    Err(error) => {
+                        Message::Warning(format!("executables cannot be located: {error}"))
+                    }
+                });
             }
         }
         Request::Answer => {}
     }
 }
 
-fn locate(ids: Vec<String>) -> LocatedExecutables {
-    let Ok(mounts) = MountTable::read() else {
-        return HashMap::new();
-    };
+fn locate(ids: Vec<String>, rules: &Rules) -> io::Result<LocatedExecutables> {
+    let mounts = MountTable::read()?;
+    // A user may decide where a link of the administrator's ends, at what never answers, too.
+    let end = |link: &Path| Some(LocalFile::find_trusted(link, &mounts).ok()?.path);
+    let links = CommandLinks::read(OsStr::new(PATH), end);
     let located = |id: String| {
         let file = executable(&id, &mounts)?;
         let inode = inode_of(&file);
-        let path = file.path;
-        Some((id, LocatedExecutable { path, inode }))
+        let executable = LocatedExecutable {
+            inode,
+            links: links.names_of(&file.path, rules),
+            is_many_apps: links.is_many_apps(&file.path, rules),
+            path: file.path,
+        };
+        Some((id, executable))
     };
-    ids.into_iter().filter_map(located).collect()
+    Ok(ids.into_iter().filter_map(located).collect())
 }
 
 /// An app's executable, if there is one and the kernel alone finds it.
@@ -147,7 +165,7 @@ mod tests {
         symlink("file", id("link")).unwrap();
         let (outbox, inbox) = mailbox().unwrap();
         let finder = ExecutableFinder::start(outbox).unwrap();
-        finder.locate(vec![id("link"), id("none"), id(".")]);
+        finder.locate(vec![id("link"), id("none"), id(".")], &Rules::none());
         while !finder.has_answered() {
             std::thread::yield_now();
         }
@@ -159,6 +177,8 @@ mod tests {
         let expected = LocatedExecutable {
             path: fs::canonicalize(id("file")).unwrap(),
             inode: (file.dev(), file.ino()),
+            links: Vec::new(),
+            is_many_apps: false,
         };
         assert_eq!(*found, HashMap::from([(id("link"), expected)]));
     }
@@ -168,7 +188,8 @@ mod tests {
         let (outbox, inbox) = mailbox().unwrap();
         let to_locate = AtomicUsize::new(3);
         for ids in [vec!["/usr/bin/a".to_owned()], Vec::new(), Vec::new()] {
-            carry_out(Request::Locate(ids), &to_locate, &outbox);
+            let request = Request::Locate(ids, Box::new(Rules::none()));
+            carry_out(request, &to_locate, &outbox);
         }
         assert_eq!(inbox.take().len(), 1);
     }

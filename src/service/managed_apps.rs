@@ -12,11 +12,11 @@ use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
 use super::profile_room::{KeptProfile, without_room};
-use super::records::Records;
 use super::registry::{Added, Record, Registry};
 use super::reschedule::{Rescheduled, extend, refresh, reschedule, schedule_for_drives};
 use super::worker::Jobs;
 use crate::apps::Rules;
+use crate::fs::mounts::MountTable;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
 use crate::model::{App, Params, Profile, UserApp};
 use crate::policy::{
@@ -64,7 +64,8 @@ impl ManagedApps {
         jobs: Jobs,
         outbox: Outbox,
     ) -> Result<(Self, Vec<String>), Box<dyn Error>> {
-        let (profiles, warnings) = CachedProfile::load_all(&store)?;
+        let mounts = MountTable::read()?;
+        let (profiles, warnings) = CachedProfile::load_all(&store, &mounts)?;
         // The administrator may have declared one a launcher since.
         registry.records.retain(|key, record| {
             let app = App {
@@ -79,7 +80,7 @@ impl ManagedApps {
         });
         for (key, profile) in &profiles {
             if !registry.records.contains_key(key) {
-                let record = record_of(key, profile, rules);
+                let record = record_of(key, profile, rules, &mounts);
                 record
                     .into_iter()
                     .for_each(|record| registry.insert(record));
@@ -193,11 +194,12 @@ impl ManagedApps {
         profile: CachedProfile,
         learned: LearnedProfile,
         cold: Option<ColdLaunch>,
+        is_whole: bool,
     ) {
         if !self.registry.records.contains_key(key) {
             return;
         }
-        self.use_learned(key, profile, cold);
+        self.use_learned(key, profile, cold, is_whole);
         let learned_key = key.clone();
         let is_taken = self.in_background(
             Occasion::Launch,
@@ -219,7 +221,13 @@ impl ManagedApps {
         }
     }
 
-    fn use_learned(&mut self, key: &UserApp, profile: CachedProfile, cold: Option<ColdLaunch>) {
+    fn use_learned(
+        &mut self,
+        key: &UserApp,
+        profile: CachedProfile,
+        cold: Option<ColdLaunch>,
+        is_whole: bool,
+    ) {
         let (class, history) = (profile.class, profile.history.clone());
         let pages = profile.learned_live;
         self.profiles.insert(key.clone(), profile);
@@ -228,6 +236,7 @@ impl ManagedApps {
             history: &history,
             cold,
             pages,
+            is_whole,
             most: self.most_learned,
         };
         self.observe(key, &learned);
@@ -255,7 +264,7 @@ impl ManagedApps {
             let removed = self.profiles.remove(&key).map(|profile| profile.app);
             self.observe(&key, &Observation::NoProfile);
             let (store, outbox) = (self.store.clone(), self.outbox.clone());
-            self.jobs.run(move |_| {
+            self.jobs.run(move || {
                 let removed = removed.map(|app| store.remove(app.key()));
                 if let Some(Err(error)) = removed {
                     outbox.send(Message::Warning(error.to_string()));
@@ -430,20 +439,26 @@ impl ManagedApps {
         let packed =
             |(key, profile): (&UserApp, &CachedProfile)| (key.clone(), Arc::clone(&profile.packed));
         let known: KnownProfiles = self.profiles.iter().map(packed).collect();
-        self.jobs
-            .run(move |_| match CachedProfile::load_all(&store) {
-                Ok((found, warnings)) => {
-                    // Links on the way to an executable are looked up, which may lie anywhere.
-                    let new = found.iter().filter(|(key, _)| !known.contains_key(*key));
-                    let new = new.filter_map(|(key, it)| record_of(key, it, &rules));
-                    let new = new.collect();
+        self.jobs.run(move || {
+            let read = || -> Result<_, Box<dyn Error>> {
+                let mounts = MountTable::read()?;
+                let (found, warnings) = CachedProfile::load_all(&store, &mounts)?;
+                // Links on the way to an executable are looked up, which may lie anywhere.
+                let new = found.iter().filter(|(key, _)| !known.contains_key(*key));
+                let new = new.filter_map(|(key, it)| record_of(key, it, &rules, &mounts));
+                let new = new.collect();
+                Ok((found, new, warnings))
+            };
+            match read() {
+                Ok((found, new, warnings)) => {
                     outbox.send(Message::Profiles { found, new, known });
                     for warning in warnings {
                         outbox.send(Message::Warning(warning));
                     }
                 }
                 Err(error) => drop(outbox.send(Message::Warning(error.to_string()))),
-            });
+            }
+        });
     }
 
     /// The profiles were read again; `known` were in force when that was asked for. Apps that were learned, scheduled
@@ -481,7 +496,7 @@ impl ManagedApps {
             if let Some(record) = self.registry.records.get_mut(&key).filter(|_| by_hand) {
                 record.added = Added::User;
             }
-            self.use_learned(&key, profile, None);
+            self.use_learned(&key, profile, None, true);
         }
         self.save();
     }
@@ -506,14 +521,17 @@ impl ManagedApps {
             ..App::default()
         });
         self.save();
-        let (key, store, outbox) = (key.clone(), self.store.clone(), self.outbox.clone());
+        let (store, outbox) = (self.store.clone(), self.outbox.clone());
+        // Behind jobs that store its profile.
+        self.jobs.run(move || {
+            if let Err(error) = store.remove(app.key()) {
+                outbox.send(Message::Warning(error.to_string()));
+            }
+        });
+        let (key, outbox) = (key.clone(), self.outbox.clone());
         self.jobs.run_on_written(move |records| {
-            let removed = store.remove(app.key()).err();
-            let kept = records.forget(&key).err();
-            let removed = removed.map(|error| error.to_string());
-            let kept = kept.map(|error| error.to_string());
-            for why in removed.into_iter().chain(kept) {
-                outbox.send(Message::Warning(why));
+            if let Err(error) = records.forget(&key) {
+                outbox.send(Message::Warning(error.to_string()));
             }
         });
     }
@@ -579,7 +597,7 @@ impl ManagedApps {
             outbox.send(Message::Warning(why.to_owned()));
             return false;
         }
-        let work = move |_: &mut Records| {
+        let work = move || {
             if let Some(result) = job(&store) {
                 outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
             }
@@ -619,8 +637,13 @@ fn is_by_hand(profile: &CachedProfile) -> bool {
 
 /// The record of an app that has a profile in the store: it was learned by hand, or the registry was lost. `None` for a
 /// launcher. Looks links up.
-fn record_of(key: &UserApp, profile: &CachedProfile, rules: &Rules) -> Option<Record> {
-    let Some(marks) = Marks::of_profile(&profile.app, rules) else {
+fn record_of(
+    key: &UserApp,
+    profile: &CachedProfile,
+    rules: &Rules,
+    mounts: &MountTable,
+) -> Option<Record> {
+    let Some(marks) = Marks::of_profile(&profile.app, rules, mounts) else {
         tracing::info!(app = key.id, uid = key.uid, "{LAUNCHER_ONLY}");
         return None;
     };

@@ -6,8 +6,16 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::apps::{Rules, executed_names};
+use crate::apps::Rules;
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
 use crate::model::App;
+
+/// Longest argument that the kernel compares, in bytes.
+const MAX_ARGUMENT: usize = 254;
+
+/// Directories above that of a script from which it may be named: each costs two entries of the kernel's table.
+const MOST_ABOVE: usize = 3;
 
 /// How launches of an app are recognised.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +24,9 @@ pub struct Marks {
     pub names: Vec<String>,
     /// The argument of its launcher that stands for it; `None` for a program of its own.
     pub argument: Option<String>,
+    /// Base names of launchers that may be given its file: it is a script that can be executed, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreters: Vec<String>,
 }
 
 impl Marks {
@@ -31,33 +42,55 @@ impl Marks {
         Marks {
             names: names.iter().map(text).collect(),
             argument: app.program.is_some().then(|| argument.to_owned()),
+            interpreters: Vec::new(),
         }
     }
 
-    /// Of the app of a profile; `None` for a launcher, which is not one app.
-    pub fn of_profile(app: &App, rules: &Rules) -> Option<Self> {
+    /// Of the app of a profile; `None` for a launcher, which is not one app. Where its program is not found now, or only a
+    /// server or a user-space process can tell, its own name is all.
+    pub fn of_profile(app: &App, rules: &Rules, mounts: &MountTable) -> Option<Self> {
         if rules.is_launcher(app) {
             return None;
         }
         let program = OsStr::from_bytes(app.program.as_ref().unwrap_or(&app.path));
         let root = app.root.as_deref().map(OsStr::from_bytes).map(Path::new);
-        let names = executed_names(&below(root, Path::new(program)));
+        let path = below(root, Path::new(program));
+        let own = || path.file_name().map(OsStr::to_owned).into_iter().collect();
+        let names = LocalFile::find(&path, mounts).map_or_else(|_| own(), |file| file.names);
         Some(Marks::new(app, &names))
     }
 
-    /// The arguments that tell the kernel of a launch, which compares whole arguments: the app's own and, for a
-    /// file, those that name it from the working directory that it lies in.
-    pub fn arguments(&self) -> Vec<OsString> {
-        let Some(argument) = &self.argument else {
+    /// The arguments that tell the kernel of a launch of the app with this id, which compares whole arguments: the app's own and, for a
+    /// file, those that name it from a working directory that it lies in or below (an entry's Path=), up to
+    /// [`MOST_ABOVE`] directories above it. Those that the kernel cannot compare are left out.
+    pub fn arguments(&self, id: &str) -> Vec<OsString> {
+        let own = (!self.interpreters.is_empty()).then_some(id);
+        let Some(argument) = self.argument.as_deref().or(own) else {
             return Vec::new();
         };
         let mut arguments = vec![OsString::from(argument)];
-        let file = Path::new(argument).file_name();
-        if let Some(name) = file.filter(|_| argument.starts_with('/')) {
-            arguments.push(name.to_owned());
-            arguments.push(Path::new(".").join(name).into());
+        if let Some(path) = argument.strip_prefix('/') {
+            let mut starts: Vec<usize> = path.match_indices('/').map(|(at, _)| at + 1).collect();
+            starts.insert(0, 0);
+            for start in starts.into_iter().rev().take(1 + MOST_ABOVE) {
+                let relative = &path[start..];
+                arguments.extend([relative.into(), format!("./{relative}").into()]);
+            }
         }
+        arguments.retain(|argument| argument.len() <= MAX_ARGUMENT);
         arguments
+    }
+
+    /// Why launches of the app cannot be seen, as the end of a sentence; `None` if they can.
+    pub fn objection(&self) -> Option<String> {
+        let argument = self.argument.as_ref()?;
+        (argument.len() > MAX_ARGUMENT).then(|| {
+            format!(
+                "the kernel side compares arguments of {MAX_ARGUMENT} bytes, and this one has {}: give the app a shorter \
+                 path",
+                argument.len()
+            )
+        })
     }
 }
 
@@ -75,7 +108,7 @@ mod tests {
 
     #[test]
     fn apps_of_launchers_are_recognised_by_their_arguments_and_launchers_are_no_apps() {
-        let script = ["/opt/x.py", "x.py", "./x.py"];
+        let script = ["/opt/x.py", "x.py", "./x.py", "opt/x.py", "./opt/x.py"];
         for (path, program, arguments) in [
             (
                 "flatpak:org.gimp.GIMP",
@@ -91,11 +124,36 @@ mod tests {
                 program: program.map(|name| format!("/usr/bin/{name}").into_bytes()),
                 ..App::default()
             };
-            let marks = Marks::of_profile(&app, &Rules::builtin());
-            let found = marks.as_ref().map(Marks::arguments);
+            let mounts = MountTable::read().unwrap();
+            let marks = Marks::of_profile(&app, &Rules::builtin(), &mounts);
+            let found = marks.as_ref().map(|marks| marks.arguments(path));
             let expected = arguments.map(|arguments| arguments.iter().map(Into::into).collect());
             assert_eq!(found, expected, "{path}");
             assert_eq!(Marks::new(&app, &["x".into()]).names, ["x"]);
         }
+    }
+
+    #[test]
+    fn a_script_is_named_from_directories_above_it_and_long_arguments_are_objected_to() {
+        let marks = |argument: String| Marks {
+            argument: Some(argument),
+            ..Marks::default()
+        };
+        let game = marks("/opt/games/pong/src/main.py".to_owned()).arguments("");
+        let has = |argument: &str| game.iter().any(|one| one == argument);
+        for seen in [
+            "main.py",
+            "src/main.py",
+            "./pong/src/main.py",
+            "games/pong/src/main.py",
+        ] {
+            assert!(has(seen), "{seen}");
+        }
+        assert_eq!(game.len(), 1 + 2 * (1 + MOST_ABOVE));
+        let short = marks("x".repeat(MAX_ARGUMENT));
+        assert!(short.objection().is_none() && short.arguments("").len() == 1);
+        let long = marks(format!("/{}/main.py", "x".repeat(MAX_ARGUMENT)));
+        assert!(long.objection().unwrap().contains("shorter path"));
+        assert_eq!(long.arguments(""), ["main.py", "./main.py"]);
     }
 }

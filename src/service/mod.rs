@@ -12,6 +12,7 @@
 //!                 (pure; step, table)          actions          kernel, the threads and the apps
 //! ```
 
+mod allowance;
 pub mod announce;
 mod cached_profile;
 mod catalogue;
@@ -43,12 +44,14 @@ mod prefetchers;
 mod profile_room;
 mod rate;
 mod recorders;
+mod recording_share;
 mod records;
 pub mod registry;
 mod reschedule;
 mod roots;
 mod shield;
 mod start;
+mod state_lock;
 mod waits;
 mod watchdog;
 mod watchlist;

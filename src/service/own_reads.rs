@@ -7,7 +7,7 @@ use crate::fs::handle;
 use crate::fs::mounts::MountTable;
 use crate::fs::support::Support;
 use crate::fs::visible::VisibleNames;
-use crate::model::{InodeId, OwnRead, PAGE_SIZE};
+use crate::model::{InodeId, OwnRead, PAGE_SIZE, shown};
 use crate::service::history::{FileReads, MOST_READ_FILES, ReadKind};
 
 /// The files from which most was read, the most first, and the metadata of all file systems as one. `is_held` says
@@ -45,7 +45,6 @@ pub fn by_file<'a>(
     files.truncate(MOST_READ_FILES);
     let named = files.into_iter().map(|(file, mut reads)| {
         let path = file.and_then(&mut name).unwrap_or_default();
-        let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
         reads.path = path.chars().map(shown).collect();
         reads.cut();
         reads

@@ -9,7 +9,9 @@ pub use outside::{EndedLaunch, Missed};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use super::Places;
 use super::cached_profile::{CachedProfile, CachedProfiles};
@@ -20,7 +22,7 @@ use super::control::{ReportedApps, ServiceSignal};
 use super::diagnostics::Diagnostics;
 use super::discovery;
 use super::drive_probes::{DriveProbes, ProbesEnded};
-use super::executables::ExecutableFinder;
+use super::executables::{ExecutableFinder, LocatedExecutables};
 use super::launch::{LaunchPolicy, StateEvent};
 use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
 use super::mailbox::Outbox;
@@ -30,15 +32,26 @@ use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
 use super::shield::LaunchShield;
+use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
 use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
+use crate::drive::Elevators;
 use crate::fs::blockdev;
+use crate::fs::mounts::MountTable;
 use crate::kernel::{CountingWaits, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
+
+/// How long the end of the service takes at most, and the part of it that is left for writing the state if the thread that
+/// works on profiles does not end. Whoever stops the service waits for it.
+const STOP_LIMIT: Duration = Duration::from_millis(4500);
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
+
+/// The part of it in which settings are restored.
+const RESTORE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
@@ -50,6 +63,8 @@ pub struct RecordedProfile {
 /// The parts of the service. The event loop owns them.
 pub struct Parts {
     pub places: Places,
+    /// Held until all is written.
+    pub state_lock: StateLock,
     pub config: Config,
     pub kernel: Watch,
     pub executables: ExecutableFinder,
@@ -58,6 +73,7 @@ pub struct Parts {
     pub recorders: Recorders,
     /// `None` if the kernel does not let it be changed.
     pub fault_around: Option<Arc<FaultAroundKnob>>,
+    pub elevators: Arc<Elevators>,
     /// The threads that learn and prefetch.
     pub threads: LaunchThreads,
     pub apps: ManagedApps,
@@ -255,7 +271,7 @@ impl Parts {
         self.watchlist.take_candidates();
         let rules = self.watchlist.catalogue.rules().clone();
         let outbox = self.outbox.clone();
-        self.worker.jobs.run(move |_| {
+        self.worker.jobs.run(move || {
             outbox.send(Message::DesktopApps(desktop_apps(&rules)));
         });
     }
@@ -278,7 +294,11 @@ impl Parts {
         }
         let outbox = self.outbox.clone();
         let rules = self.watchlist.catalogue.rules().clone();
-        let check = move |_: &mut _| match discovery::check(Path::new(&key.id), &rules) {
+        let look = move |path: &str| {
+            let mounts = MountTable::read().map_err(|error| error.to_string())?;
+            discovery::check(Path::new(path), &rules, &mounts)
+        };
+        let check = move || match look(&key.id) {
             Ok(()) => {
                 tracing::debug!(
                     app = key.id,
@@ -313,15 +333,29 @@ impl Parts {
     pub fn watch_for_launches(&mut self) {
         self.watchlist.refresh(&self.apps.registry);
         self.refresh_watch();
+        let catalogue = &self.watchlist.catalogue;
         self.executables
-            .locate(self.watchlist.catalogue.executables());
+            .locate(catalogue.executables(), catalogue.rules());
+    }
+
+    /// Executables were found, and with them the names by which they are executed.
+    pub fn executables_located(&mut self, found: LocatedExecutables) {
+        self.watchlist.catalogue.located(found);
+        self.refresh_watch();
+        tracing::debug!("executables were located");
     }
 
     /// Tells the kernel side which launches are to be recorded from their beginning, and has a recorder ready for them.
     pub fn refresh_watch(&mut self) {
-        let watched = self.watchlist.watched(&self.apps.registry);
+        let recorders = &self.recorders;
+        let may_learn = |uid| recorders.has_share(uid);
+        let watched = self.watchlist.watched(&self.apps.registry, may_learn);
         let to_learn = watched.to_learn;
-        let refused = self.kernel.watch_for(watched.apps);
+        let is_changed = !self.kernel.watches(&watched.apps);
+        let refused = match is_changed {
+            true => self.kernel.watch_for(watched.apps),
+            false => Vec::new(),
+        };
         if !refused.is_empty() {
             let texts: Vec<_> = refused.iter().map(|it| it.text.to_string_lossy()).collect();
             self.warn(format!(
@@ -331,20 +365,15 @@ impl Parts {
         }
         let kept = self.recorders.keep(to_learn);
         self.check("no learning thread can be started", kept);
-        self.say_ready(to_learn);
+        if self.recorders.is_newly_ready() || (is_changed && self.recorders.is_ready()) {
+            tracing::debug!(apps = to_learn, "ready to learn");
+        }
     }
 
     /// Gives up what the kernel records of a launch that is not to be learned, if it does.
     pub fn give_recorder_up(&mut self, launch: u64) {
         let given_up = self.recorders.give_up(launch);
         self.check("no thread can be started", given_up);
-    }
-
-    /// Logs when so many apps would be learned from the beginning of their next launch.
-    fn say_ready(&self, apps: usize) {
-        if apps > 0 && self.recorders.is_ready() {
-            tracing::debug!(apps, "ready to learn");
-        }
     }
 
     /// A recorder was made ready, or is not needed any more.
@@ -393,7 +422,7 @@ impl Parts {
                 (StateEvent::RecordUnusable, "learns")
             }
             LaunchTask::Prefetch => {
-                self.prefetchers.end(*launch);
+                self.prefetchers.end(*launch, None);
                 (StateEvent::PrefetchFailed, "prefetches")
             }
         };
@@ -462,7 +491,8 @@ impl Parts {
     /// Asks a thread to show that it works.
     pub fn ask_thread(&self, thread: WatchedThread) {
         match thread {
-            WatchedThread::Worker => self.worker.ask(),
+            WatchedThread::Worker => self.worker.ask_work(),
+            WatchedThread::State => self.worker.ask_state(),
             WatchedThread::Executables => self.executables.ask(),
             WatchedThread::Bus => self.bus.iter().for_each(Bus::ask),
             // They run for one piece of work, and end.
@@ -473,7 +503,8 @@ impl Parts {
     /// Whether a thread, if there is one, has shown that since it was asked.
     pub fn has_thread_answered(&self, thread: WatchedThread) -> bool {
         match thread {
-            WatchedThread::Worker => self.worker.has_answered(),
+            WatchedThread::Worker => self.worker.has_work_answered(),
+            WatchedThread::State => self.worker.has_state_answered(),
             WatchedThread::Executables => self.executables.has_answered(),
             WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),
             WatchedThread::Tables => !self.recorders.is_changing(),
@@ -481,23 +512,49 @@ impl Parts {
         }
     }
 
-    /// Writes the registry, and ends once everything is written.
-    pub fn finish(mut self) {
-        // Threads that learn end with the process, and do not restore it then.
-        if let Some(Err(error)) = self.fault_around.as_ref().map(|knob| knob.close()) {
-            tracing::warn!("{error}");
+    /// Restores the settings of launches under way: threads that learn or prefetch end with the process, and do not restore
+    /// them then. What does not answer in time, as the queue of a dead drive, is left to the keepers.
+    fn restore_settings(&self) {
+        let (fault_around, elevators) = (self.fault_around.clone(), Arc::clone(&self.elevators));
+        let close = move || {
+            let faults = fault_around.map_or(Ok(()), |knob| knob.close());
+            [faults, elevators.close()]
+        };
+        let (done, closed) = sync_channel(1);
+        let thread = Builder::new().name("pf-restore".to_owned());
+        let started = thread.spawn(move || done.send(close()));
+        match started.map(|_| closed.recv_timeout(RESTORE_LIMIT)) {
+            Ok(Ok(closed)) => {
+                for error in closed.into_iter().filter_map(Result::err) {
+                    tracing::warn!("{error}");
+                }
+            }
+            Ok(Err(_)) => {
+                tracing::warn!("settings could not be restored in time: the keeper does it")
+            }
+            Err(error) => tracing::warn!("settings are left to the keeper, no thread: {error}"),
         }
+    }
+
+    /// Restores what was changed, writes the state, and ends within [`STOP_LIMIT`], whatever threads wait for.
+    pub fn finish(mut self) {
+        let until = Instant::now() + STOP_LIMIT;
+        self.restore_settings();
         self.apps.save();
         let Parts {
             apps,
             bus,
             worker,
             shield,
+            state_lock: _held,
             ..
         } = self;
+        // Two seconds at most.
         shield.stop();
-        // Signals that are queued are still sent. The worker ends when nothing can give it jobs any more.
+        // Signals that are queued are still sent, for a second at most. The worker ends when nothing can give it jobs any
+        // more.
         drop((apps, bus));
-        worker.finish();
+        let left = until.saturating_duration_since(Instant::now());
+        worker.finish(left.saturating_sub(WRITE_LIMIT), WRITE_LIMIT);
     }
 }

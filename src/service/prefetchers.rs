@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags};
 
+use super::allowance::Allowance;
 use super::cached_profile::CachedProfile;
 use super::mailbox::Outbox;
 use super::message::Message;
@@ -22,6 +24,12 @@ const MOST_OF_A_USER: usize = 16;
 /// Most of them with which the first requests are made at once. A drive takes some hundred requests; whoever makes more
 /// waits, and the event loop must not.
 const MOST_AT_ONCE: usize = 6;
+
+/// What may be read ahead for one user's launches at once, and what of it comes back in a second, in bytes: 4 GiB, and 1 GiB
+/// a minute. The largest apps read one at a launch. It bounds what a user can have read past his own limits, and pushed
+/// out of others' caches. Root's launches have no bound.
+const MOST_BYTES: u64 = 4 << 30;
+const BYTES_BACK: u64 = (1 << 30) / 60;
 
 /// The threads that run, each with its user.
 #[derive(Default)]
@@ -40,6 +48,9 @@ struct RunningPrefetch {
     prefetch: Prefetch,
     /// Dead once the thread has ended.
     under_way: Weak<()>,
+    /// Whose launch it is, and what its schedule has been charged to him.
+    uid: u32,
+    charged: u64,
 }
 
 /// The prefetch threads, by launch.
@@ -47,6 +58,8 @@ pub struct Prefetchers {
     running: HashMap<u64, RunningPrefetch>,
     /// With those whose launches are over.
     threads: RunningThreads,
+    /// Bytes that were read ahead for each user.
+    share: Allowance,
     outbox: Outbox,
 }
 
@@ -56,8 +69,16 @@ impl Prefetchers {
         Prefetchers {
             running: HashMap::new(),
             threads: RunningThreads::default(),
+            share: Allowance::new(MOST_BYTES, BYTES_BACK),
             outbox,
         }
+    }
+
+    /// Whether so many bytes may be read ahead for this user now. A schedule that is larger than all that he may have read
+    /// at once is, if nothing else was lately.
+    pub fn has_share(&self, uid: u32, bytes: u64) -> bool {
+        let now = Instant::now();
+        self.share.left(uid, now) >= bytes || self.share.is_untouched(uid, now)
     }
 
     /// Makes the first requests of a profile at once, and has a thread make all others.
@@ -111,7 +132,10 @@ impl Prefetchers {
         let running = RunningPrefetch {
             prefetch,
             under_way,
+            uid,
+            charged: profile.bytes,
         };
+        self.share.charge(uid, profile.bytes, Instant::now());
         self.running.insert(launch, running);
         Ok(())
     }
@@ -122,9 +146,14 @@ impl Prefetchers {
         running.map_or_else(Weak::new, |running| Weak::clone(&running.under_way))
     }
 
-    /// The report of a thread that has ended by itself. One that has not is stopped.
-    pub fn end(&mut self, launch: u64) -> Option<PrefetchReport> {
-        let RunningPrefetch { prefetch, .. } = self.running.remove(&launch)?;
+    /// The report of a thread that has ended by itself. One that has not is stopped. `bytes` is what was read ahead for the
+    /// launch, if that is known: what was cached already is not charged to its user.
+    pub fn end(&mut self, launch: u64, bytes: Option<u64>) -> Option<PrefetchReport> {
+        let running = self.running.remove(&launch)?;
+        if let Some(spared) = bytes.and_then(|bytes| running.charged.checked_sub(bytes)) {
+            self.share.give_back(running.uid, spared, Instant::now());
+        }
+        let prefetch = running.prefetch;
         let report = prefetch.poll();
         if report.is_none() {
             prefetch.stop();

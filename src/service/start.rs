@@ -29,11 +29,12 @@ use super::records::Records;
 use super::registry::Registry;
 use super::roots::Roots;
 use super::shield::LaunchShield;
+use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
 use super::watchlist::Watchlist;
 use super::worker::Worker;
 use crate::apps::Rules;
-use crate::drive::restore_leftovers;
+use crate::drive::{ELEVATORS_DIR, Elevators, restore_leftovers};
 use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::handle::check_paths;
 use crate::fs::mounts::MountTable;
@@ -90,6 +91,15 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
     parts.watch_for_launches();
     parts.find_candidates();
     release_heap();
+    // The threads that stay have been started, at the ordinary priority.
+    warnings.keep(
+        "launches are seen a little late (CAP_SYS_NICE)",
+        raise_priority(),
+    );
+    // Whoever is told that the service is ready finds in the log what it does without.
+    for warning in warnings.0 {
+        parts.warn(warning);
+    }
     notify(NotifyState::Ready);
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -97,14 +107,6 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
         profiles = parts.apps.profiles.len(),
         "ready"
     );
-    // The threads that stay have been started, at the ordinary priority.
-    warnings.keep(
-        "launches are seen a little late (CAP_SYS_NICE)",
-        raise_priority(),
-    );
-    for warning in warnings.0 {
-        parts.warn(warning);
-    }
     let mut service = Service::new(parts, inbox, announcements, packages, signals);
     let ended = service.run();
     service.stop();
@@ -125,6 +127,9 @@ fn assemble(
         .extend(restored.err().map(|error| error.to_string()));
     let config = Config::load(&places.config_dir)?;
     let store = Store::create(&places.state_dir)?;
+    let state_lock = StateLock::take(&places.state_dir).map_err(|error| {
+        format!("{error}: one service at a time can have it; stop that one first")
+    })?;
     // On a read-only file system, say: they are only untidy.
     let removed = store.remove_leftovers();
     warnings
@@ -144,6 +149,12 @@ fn assemble(
     })?;
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
     let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
+    let elevator_dir = places.run_dir.join(ELEVATORS_DIR);
+    warnings.keep(
+        "elevators cannot be restored",
+        restore_leftovers(&elevator_dir),
+    );
+    let elevators = Elevators::new(places.sysfs.clone(), &places.run_dir, keeper_command);
     let executables = ExecutableFinder::start(outbox.clone())?;
     warnings.keep(
         "files that are replaced will not be found again by their paths: openat2(2) is refused",
@@ -171,6 +182,7 @@ fn assemble(
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {
         places: places.clone(),
+        state_lock,
         reported: ReportedApps::new(&apps.registry, &apps.profiles),
         config,
         diagnostics: Diagnostics::new(abilities),
@@ -180,6 +192,7 @@ fn assemble(
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),
         fault_around,
+        elevators,
         threads: LaunchThreads::default(),
         apps,
         probes: DriveProbes::new(

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 /// A thread that the watchdog sees. The event loop is the one that looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchedThread {
-    /// Writes state and schedules anew.
+    /// Looks files up and schedules anew.
     Worker,
+    /// Writes state and answers from the history.
+    State,
     /// Finds executables.
     Executables,
     /// Serves the bus.
@@ -22,8 +24,9 @@ pub enum WatchedThread {
 }
 
 impl WatchedThread {
-    const ALL: [WatchedThread; 5] = [
+    const ALL: [WatchedThread; 6] = [
         WatchedThread::Worker,
+        WatchedThread::State,
         WatchedThread::Executables,
         WatchedThread::Bus,
         WatchedThread::Tables,
@@ -116,7 +119,10 @@ mod tests {
 
     #[test]
     fn threads_that_answer_keep_the_service_alive() {
-        assert_eq!(looks(20, &WatchedThread::ALL), vec![Ok(5); 20]);
+        assert_eq!(
+            looks(20, &WatchedThread::ALL),
+            vec![Ok(WatchedThread::ALL.len()); 20]
+        );
     }
 
     /// All threads but one.
@@ -128,13 +134,16 @@ mod tests {
     #[test]
     fn a_bus_that_does_not_answer_is_stuck_at_the_next_look() {
         let stuck = looks(2, &all_but(WatchedThread::Bus));
-        assert_eq!(stuck, [Ok(5), Err(vec![WatchedThread::Bus])]);
+        assert_eq!(
+            stuck,
+            [Ok(WatchedThread::ALL.len()), Err(vec![WatchedThread::Bus])]
+        );
     }
 
     #[test]
     fn threads_that_wait_for_drives_or_the_kernel_may_be_busy_for_longer() {
-        use WatchedThread::{Attach, Executables, Tables, Worker};
-        for silent in [Worker, Executables, Tables, Attach] {
+        use WatchedThread::{Attach, Executables, State, Tables, Worker};
+        for silent in [Worker, State, Executables, Tables, Attach] {
             let busy = looks(12, &all_but(silent));
             assert!(busy[..10].iter().all(Result::is_ok), "{busy:?}");
             assert_eq!(busy[10], Err(vec![silent]));

@@ -137,8 +137,9 @@ impl Watchlist {
     /// What the kernel is to watch for. Each user's apps are watched for in his launches alone, and recorded as he has them to
     /// be learned; candidates, and apps that are named for all, in the launches of everybody else, and recorded until
     /// somebody has launched them. (Otherwise a recorder would wait for ever: most apps have no user who has not launched
-    /// them yet and will. Such a user's first launch is learned a moment late.)
-    pub fn watched(&self, registry: &Registry) -> WatchedPrograms {
+    /// them yet and will. Such a user's first launch is learned a moment late.) Nothing is recorded of users of whom
+    /// `may_learn` says no.
+    pub fn watched(&self, registry: &Registry, may_learn: impl Fn(u32) -> bool) -> WatchedPrograms {
         let mut apps = WatchedApps::default();
         let mut to_learn = 0;
         let users = registry.records.keys().filter(|key| key.uid != EVERY_USER);
@@ -146,21 +147,41 @@ impl Watchlist {
         for record in records(registry, &self.candidates, &self.probation) {
             let (uid, marks) = (record.key.uid, &record.marks);
             let is_new = uid != EVERY_USER || !launched.contains(record.key.id.as_str());
-            let recorded = record.is_to_learn() && is_new && !self.is_on_probation(&record.key);
+            let is_probed = self.is_on_probation(&record.key);
+            let recorded = record.is_to_learn() && is_new && !is_probed && may_learn(uid);
             to_learn += usize::from(recorded);
-            for name in &marks.names {
+            let id = &record.key.id;
+            // A script may be executed itself, too.
+            let own = id
+                .strip_prefix('/')
+                .and_then(|path| path.rsplit('/').next());
+            let (own, launchers): (Vec<String>, _) = match marks.argument {
+                None => (marks.names.clone(), &marks.interpreters),
+                Some(_) => (own.map(str::to_owned).into_iter().collect(), &marks.names),
+            };
+            let own = self.catalogue.names_of(id, &own).into_iter();
+            let own = own.map(|name| (name, WatchedName::App { recorded }));
+            let launchers = launchers.iter().cloned();
+            let launchers = launchers.map(|name| (name, WatchedName::Launcher));
+            for (name, wanted) in own.chain(launchers) {
                 let text = OsString::from(name);
-                let wanted = match marks.argument {
-                    None => WatchedName::App { recorded },
-                    Some(_) => WatchedName::Launcher,
-                };
                 let known = apps.names.entry(Watched { uid, text }).or_insert(wanted);
                 *known = known.or(wanted);
             }
-            for text in marks.arguments() {
+            for text in marks.arguments(id) {
                 *apps.arguments.entry(Watched { uid, text }).or_default() |= recorded;
             }
         }
+        // The kernel goes by a user's own entry alone, where there is one.
+        let of_all = |name: &Watched| {
+            let uid = EVERY_USER;
+            let text = name.text.clone();
+            apps.names.get(&Watched { uid, text }).copied()
+        };
+        let both = apps.names.iter();
+        let both = both.filter_map(|(name, own)| Some((name.clone(), own.or(of_all(name)?))));
+        let both: Vec<_> = both.collect();
+        apps.names.extend(both);
         WatchedPrograms { apps, to_learn }
     }
 
@@ -183,7 +204,7 @@ impl Watchlist {
         let name = key.id.rsplit('/').next().unwrap_or(&key.id).to_owned();
         let marks = Marks {
             names: vec![name.clone()],
-            argument: None,
+            ..Marks::default()
         };
         let probation = Probation {
             record: Record::new(key.clone(), name, Added::Discovered, marks),
@@ -338,7 +359,7 @@ mod tests {
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/b")]);
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
-        assert_eq!(watchlist.watched(&registry).to_learn, 1);
+        assert_eq!(watchlist.watched(&registry, |_| true).to_learn, 1);
     }
 
     #[test]
@@ -373,7 +394,7 @@ mod tests {
         let key = UserApp::new(EVERY_USER, id);
         let marks = Marks {
             names: vec![id.rsplit('/').next().unwrap().to_owned()],
-            argument: None,
+            ..Marks::default()
         };
         Record::new(key, "App".into(), Added::Desktop, marks)
     }
@@ -401,7 +422,7 @@ mod tests {
             registry.insert(record);
         }
         watchlist.begin_probation(&UserApp::new(3, "/e"));
-        let WatchedPrograms { apps, to_learn } = watchlist.watched(&registry);
+        let WatchedPrograms { apps, to_learn } = watchlist.watched(&registry, |_| true);
         let expected = [
             (1, "a", false),
             (1, "b", false),
@@ -426,6 +447,7 @@ mod tests {
         let marks = |argument: Option<&str>| Marks {
             names: vec!["python3".to_owned()],
             argument: argument.map(str::to_owned),
+            ..Marks::default()
         };
         let script = UserApp::new(USER, "/opt/a.py");
         registry.insert(Record::new(
@@ -435,16 +457,49 @@ mod tests {
             marks(Some("/opt/a.py")),
         ));
         let list = watchlist();
-        let apps = list.watched(&registry).apps;
+        let apps = list.watched(&registry, |_| true).apps;
         let launcher = WatchedName::Launcher;
-        assert_eq!(apps.names, [(watched(USER, "python3"), launcher)].into());
-        let arguments = ["/opt/a.py", "a.py", "./a.py"].map(|text| (watched(USER, text), true));
+        let app = WatchedName::App { recorded: true };
+        // It may be executed itself, too.
+        let names = [
+            (watched(USER, "python3"), launcher),
+            (watched(USER, "a.py"), app),
+        ];
+        assert_eq!(apps.names, names.into());
+        let arguments = ["/opt/a.py", "a.py", "./a.py", "opt/a.py", "./opt/a.py"];
+        let arguments = arguments.map(|text| (watched(USER, text), true));
         assert_eq!(apps.arguments, arguments.into());
         // A name that is both is an app's.
         let python = UserApp::new(USER, "/usr/bin/python3");
         registry.insert(Record::new(python, String::new(), Added::User, marks(None)));
-        let apps = list.watched(&registry).apps;
+        let apps = list.watched(&registry, |_| true).apps;
+        let names = ["python3", "a.py"].map(|name| (watched(USER, name), app));
+        assert_eq!(apps.names, names.into());
+    }
+
+    #[test]
+    fn a_script_that_can_be_executed_is_watched_for_by_the_arguments_of_its_interpreters_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let marks = Marks {
+            names: vec!["tool".to_owned()],
+            interpreters: vec!["python3".to_owned()],
+            argument: None,
+        };
+        let script = UserApp::new(USER, "/opt/tool");
+        registry.insert(Record::new(script, String::new(), Added::Owner, marks));
+        let apps = watchlist().watched(&registry, |_| true).apps;
         let app = WatchedName::App { recorded: true };
-        assert_eq!(apps.names, [(watched(USER, "python3"), app)].into());
+        let launcher = WatchedName::Launcher;
+        let names = [
+            (watched(USER, "python3"), launcher),
+            (watched(USER, "tool"), app),
+        ];
+        assert_eq!(apps.names, names.into());
+        let given = ["/opt/tool", "tool", "./tool", "opt/tool", "./opt/tool"];
+        assert_eq!(
+            apps.arguments,
+            given.map(|text| (watched(USER, text), true)).into()
+        );
     }
 }

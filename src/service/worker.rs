@@ -1,10 +1,14 @@
-//! A thread for what the event loop must not wait for: writing state, reading profiles, scheduling anew.
+//! Threads for what the event loop must not wait for: `pf-work` reads profiles, looks files up and schedules anew; `pf-state`
+//! writes state and answers from the history.
+//!
+//! What users choose, such as a drive of their own that never answers, may keep the first one for any time. The second one
+//! touches the state directory alone: calls are answered, and what happens is written, whatever the first one waits for.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use super::history::LaunchRecord;
@@ -15,110 +19,192 @@ use super::pending_writes::PendingWrites;
 use super::records::Records;
 use super::registry::Registry;
 
-/// Jobs that wait until no other is taken that the service can do without: many more than launches and calls of a
-/// busy desktop make while one job waits for a slow drive.
+/// Jobs of a thread that wait until no other is taken that the service can do without: many more than launches and calls of
+/// a busy desktop make while one job waits for a slow drive.
 const MOST_JOBS: usize = 256;
 
-/// A piece of work, which is given the history.
-type Work = Box<dyn FnOnce(&mut Records) + Send>;
+/// A piece of work for `pf-work`, and whether it counts ([`Jobs::are_many`]).
+struct WorkJob {
+    work: Box<dyn FnOnce() + Send>,
+    is_counted: bool,
+}
 
-enum Job {
-    Do(Work),
-    /// The same, and it is not counted.
-    DoUncounted(Work),
-    /// Once all that waits to be written is written.
-    DoAfterWriting(Work),
+/// A piece of work for `pf-state`.
+enum StateJob {
+    /// Once all that waits to be written is written. It is given the history.
+    Do(Box<dyn FnOnce(&mut Records) + Send>),
     /// Something waits to be written.
     Look,
 }
 
-/// The worker thread. It does one job after the other, and gives freed memory back after each.
+/// Both threads. Each does one job after the other, and gives freed memory back after each.
 pub struct Worker {
     pub jobs: Jobs,
-    thread: JoinHandle<()>,
+    work: WorkerThread,
+    state: WorkerThread,
+}
+
+/// What is known of a thread. It is not joined: a drive may keep it for any time.
+struct WorkerThread {
+    /// Disconnected once it has ended.
+    ended: Receiver<()>,
     /// Whether a job was done since the last look.
     has_worked: Arc<AtomicBool>,
 }
 
-/// A way to give the worker jobs, from any thread.
+/// A way to give both threads jobs, from any thread.
 #[derive(Clone)]
 pub struct Jobs {
-    sender: Sender<Job>,
+    work: Sender<WorkJob>,
+    state: Sender<StateJob>,
     backlog: Arc<Backlog>,
 }
 
-/// What waits for the worker.
+/// What waits for the threads.
 #[derive(Default)]
 struct Backlog {
-    /// Jobs that wait or are being done.
-    jobs: AtomicUsize,
+    /// Jobs that wait or are being done, of `pf-work`.
+    work: AtomicUsize,
+    /// The same of `pf-state`.
+    state: AtomicUsize,
     pending: Mutex<PendingWrites>,
-    /// Whether the worker has been told that something is pending, and has not looked yet.
+    /// Whether `pf-state` has been told that something is pending, and has not looked yet.
     is_told: AtomicBool,
 }
 
 impl Worker {
-    /// Starts the thread. It sends warnings to the event loop.
+    /// Starts the threads. They send warnings to the event loop.
     ///
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(records: Records, outbox: Outbox) -> io::Result<Self> {
-        let (sender, inbox) = channel();
         let backlog = Arc::new(Backlog::default());
-        let has_worked = Arc::new(AtomicBool::new(false));
-        let mut state = WorkerState {
+        let (work, inbox) = channel();
+        let of_work = Arc::clone(&backlog);
+        let work_thread = WorkerThread::start("pf-work", move |has_worked| {
+            do_work(&inbox, &of_work.work, has_worked);
+        })?;
+        let (state, inbox) = channel();
+        let mut writer = StateWriter {
             records,
             backlog: Arc::clone(&backlog),
-            has_worked: Arc::clone(&has_worked),
             outbox,
         };
-        let thread = Builder::new()
-            .name("pf-work".to_owned())
-            .spawn(move || state.work(&inbox))?;
+        let state_thread = WorkerThread::start("pf-state", move |has_worked| {
+            writer.work(&inbox, has_worked);
+        })?;
         Ok(Worker {
-            jobs: Jobs { sender, backlog },
-            thread,
-            has_worked,
+            jobs: Jobs {
+                work,
+                state,
+                backlog,
+            },
+            work: work_thread,
+            state: state_thread,
         })
     }
 
-    /// Asks the thread to show that it works, once it has done the jobs before.
-    pub fn ask(&self) {
-        self.jobs.run(|_| ());
+    /// Asks `pf-work` to show that it works, once it has done the jobs before.
+    pub fn ask_work(&self) {
+        self.jobs.run(|| ());
     }
 
-    /// Whether the thread has done a job since the last call.
-    pub fn has_answered(&self) -> bool {
+    /// Whether `pf-work` has done a job since the last call.
+    pub fn has_work_answered(&self) -> bool {
+        self.work.has_answered()
+    }
+
+    /// Asks `pf-state` to show that it works, once it has done the jobs before.
+    pub fn ask_state(&self) {
+        self.jobs.send_state(StateJob::Look);
+    }
+
+    /// Whether `pf-state` has done a job since the last call.
+    pub fn has_state_answered(&self) -> bool {
+        self.state.has_answered()
+    }
+
+    /// Ends both threads once all their jobs are done and everything is written, and waits for that: for `pf-work` as long
+    /// as its `patience`, for `pf-state` as long as another one. All other [`Jobs`] must be gone, or be those of `pf-work`'s
+    /// own jobs. A thread that waits for a drive that does not answer is left behind.
+    pub fn finish(self, patience: Duration, state_patience: Duration) {
+        let Jobs {
+            work,
+            state,
+            backlog: _backlog,
+        } = self.jobs;
+        drop(work);
+        if !self.work.has_ended_within(patience) {
+            tracing::warn!(
+                "the thread that works on profiles waits for a drive that does not answer: it is left behind"
+            );
+        }
+        drop(state);
+        if !self.state.has_ended_within(state_patience) {
+            tracing::warn!("the last changes of the state could not be written in time");
+        }
+    }
+}
+
+impl WorkerThread {
+    fn start(
+        name: &str,
+        work: impl FnOnce(&AtomicBool) + Send + 'static,
+    ) -> io::Result<WorkerThread> {
+        let (alive, ended) = channel::<()>();
+        let has_worked = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&has_worked);
+        Builder::new().name(name.to_owned()).spawn(move || {
+            // Dropped with the thread, also if a job panics.
+            let _alive = alive;
+            work(&of_thread);
+        })?;
+        Ok(WorkerThread { ended, has_worked })
+    }
+
+    fn has_answered(&self) -> bool {
         self.has_worked.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits until all jobs are done and everything is written, and ends the thread. All other [`Jobs`] must be gone.
-    pub fn finish(self) {
-        drop(self.jobs);
-        // A job that has panicked has printed why.
-        let _ = self.thread.join();
+    fn has_ended_within(&self, patience: Duration) -> bool {
+        matches!(
+            self.ended.recv_timeout(patience),
+            Err(RecvTimeoutError::Disconnected)
+        )
     }
 }
 
 impl Jobs {
-    /// Has a job done after those before it, however many wait.
-    pub fn run(&self, work: impl FnOnce(&mut Records) + Send + 'static) {
-        self.send(Job::Do(Box::new(work)));
+    /// Has `pf-work` do a job after those before it, however many wait.
+    pub fn run(&self, work: impl FnOnce() + Send + 'static) {
+        self.backlog.work.fetch_add(1, Ordering::Relaxed);
+        self.send_work(work, true);
     }
 
     /// The same for a job that keeps no other waiting for long, and is not counted ([`Jobs::are_many`]).
-    pub fn run_uncounted(&self, work: impl FnOnce(&mut Records) + Send + 'static) {
-        let _ = self.sender.send(Job::DoUncounted(Box::new(work)));
+    pub fn run_uncounted(&self, work: impl FnOnce() + Send + 'static) {
+        self.send_work(work, false);
     }
 
-    /// The same for a job that reads or changes what is written.
+    fn send_work(&self, work: impl FnOnce() + Send + 'static, is_counted: bool) {
+        let work = Box::new(work);
+        // The thread is only gone if a job has panicked, which has been printed.
+        let _ = self.work.send(WorkJob { work, is_counted });
+    }
+
+    /// Has `pf-state` do a job that reads or changes what is written, once all that waits is.
     pub fn run_on_written(&self, work: impl FnOnce(&mut Records) + Send + 'static) {
-        self.send(Job::DoAfterWriting(Box::new(work)));
+        self.send_state(StateJob::Do(Box::new(work)));
     }
 
-    /// Whether so many jobs wait that no other is to be given that the service can do without.
+    /// Whether so many jobs wait for `pf-work` that no other is to be given that the service can do without.
     pub fn are_many(&self) -> bool {
-        self.backlog.jobs.load(Ordering::Relaxed) >= MOST_JOBS
+        self.backlog.work.load(Ordering::Relaxed) >= MOST_JOBS
+    }
+
+    /// The same for `pf-state`.
+    pub fn are_many_on_written(&self) -> bool {
+        self.backlog.state.load(Ordering::Relaxed) >= MOST_JOBS
     }
 
     /// Has the registry written, with others of the next seconds.
@@ -134,19 +220,19 @@ impl Jobs {
     fn change_pending(&self, change: impl FnOnce(&mut PendingWrites)) {
         change(&mut self.backlog.pending());
         if !self.backlog.is_told.swap(true, Ordering::AcqRel) {
-            self.send(Job::Look);
+            self.send_state(StateJob::Look);
         }
     }
 
-    fn send(&self, job: Job) {
-        self.backlog.jobs.fetch_add(1, Ordering::Relaxed);
-        // The worker is only gone if a job has panicked, which has been printed.
-        let _ = self.sender.send(job);
+    fn send_state(&self, job: StateJob) {
+        self.backlog.state.fetch_add(1, Ordering::Relaxed);
+        // As in `send_work`.
+        let _ = self.state.send(job);
     }
 }
 
 impl Backlog {
-    /// Held for some instructions only, by the worker too.
+    /// Held for some instructions only, by `pf-state` too.
     fn pending(&self) -> std::sync::MutexGuard<'_, PendingWrites> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,17 +242,28 @@ impl Backlog {
     }
 }
 
-/// What the thread has.
-struct WorkerState {
+/// Works until nobody can give `pf-work` jobs any more.
+fn do_work(inbox: &Receiver<WorkJob>, waiting: &AtomicUsize, has_worked: &AtomicBool) {
+    for WorkJob { work, is_counted } in inbox {
+        work();
+        if is_counted {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        release_heap();
+        has_worked.store(true, Ordering::Release);
+    }
+}
+
+/// What `pf-state` has.
+struct StateWriter {
     records: Records,
     backlog: Arc<Backlog>,
-    has_worked: Arc<AtomicBool>,
     outbox: Outbox,
 }
 
-impl WorkerState {
+impl StateWriter {
     /// Works until nobody can give it jobs any more.
-    fn work(&mut self, inbox: &Receiver<Job>) {
+    fn work(&mut self, inbox: &Receiver<StateJob>, has_worked: &AtomicBool) {
         loop {
             let job = match self.backlog.until_due() {
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -178,28 +275,24 @@ impl WorkerState {
             };
             match job {
                 Ok(job) => self.perform(job),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            has_worked.store(true, Ordering::Release);
         }
         self.write();
     }
 
-    fn perform(&mut self, job: Job) {
-        let is_counted = !matches!(job, Job::DoUncounted(_));
+    fn perform(&mut self, job: StateJob) {
         match job {
-            Job::Do(work) | Job::DoUncounted(work) => work(&mut self.records),
-            Job::DoAfterWriting(work) => {
+            StateJob::Do(work) => {
                 self.write();
                 work(&mut self.records);
             }
-            Job::Look => self.backlog.is_told.store(false, Ordering::Release),
+            StateJob::Look => self.backlog.is_told.store(false, Ordering::Release),
         }
-        if is_counted {
-            self.backlog.jobs.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.backlog.state.fetch_sub(1, Ordering::Relaxed);
         release_heap();
-        self.has_worked.store(true, Ordering::Release);
     }
 
     /// Writes all that waits.
@@ -209,10 +302,9 @@ impl WorkerState {
         let saved = due.registry.as_ref().map_or(Ok(()), Registry::save);
         let added = self.records.add(&due.launches);
         let registry = due.registry.filter(|_| saved.is_err());
-        let launches = if added.is_err() {
-            due.launches
-        } else {
-            Vec::new()
+        let launches = match added {
+            Ok(_) => Vec::new(),
+            Err(_) => due.launches,
         };
         if registry.is_some() || !launches.is_empty() {
             let mut pending = self.backlog.pending();
@@ -247,6 +339,9 @@ mod tests {
     use crate::service::config::HistoryConfig;
     use crate::service::mailbox::mailbox;
 
+    /// How long to wait for what is sure to come.
+    const LIMIT: Duration = Duration::from_secs(60);
+
     fn launch(uid: u32) -> LaunchRecord {
         LaunchRecord {
             uid,
@@ -271,8 +366,36 @@ mod tests {
             .run_on_written(move |records| tell.send(count(records).unwrap().len()).unwrap());
         assert_eq!(told.recv().unwrap(), 3);
         worker.jobs.add_launch(launch(4));
-        worker.finish();
+        worker.finish(LIMIT, LIMIT);
         assert_eq!(count(&open()).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_job_that_never_ends_keeps_neither_answers_nor_state_and_is_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Records::open(dir.path(), &HistoryConfig::default()).0;
+        let (outbox, _inbox) = mailbox().unwrap();
+        let worker = Worker::start(open(), outbox).unwrap();
+        let (_never, wait) = channel::<()>();
+        worker.jobs.run(move || {
+            let _ = wait.recv();
+        });
+        worker.jobs.add_launch(launch(1));
+        let (tell, told) = channel();
+        let count = |records: &Records| records.history().unwrap().launches(None, None, 9);
+        worker
+            .jobs
+            .run_on_written(move |records| tell.send(count(records).unwrap().len()).unwrap());
+        assert_eq!(told.recv().unwrap(), 1);
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        registry.checked(7);
+        worker.jobs.save(registry);
+        worker.jobs.add_launch(launch(2));
+        // As if its time were over at once.
+        worker.finish(Duration::ZERO, LIMIT);
+        assert_eq!(count(&open()).unwrap().len(), 2);
+        let written = std::fs::read_to_string(dir.path().join("managed.json")).unwrap();
+        assert!(written.contains("\"checked_s\":7"), "{written}");
     }
 
     #[test]
@@ -282,17 +405,17 @@ mod tests {
         let (outbox, _inbox) = mailbox().unwrap();
         let worker = Worker::start(records, outbox).unwrap();
         let (go, wait) = channel::<()>();
-        worker.jobs.run(move |_| wait.recv().unwrap());
+        worker.jobs.run(move || wait.recv().unwrap());
         for _ in 1..MOST_JOBS {
             assert!(!worker.jobs.are_many());
-            worker.jobs.run(|_| ());
+            worker.jobs.run(|| ());
         }
         assert!(worker.jobs.are_many());
         go.send(()).unwrap();
         let (tell, told) = channel();
-        worker.jobs.run(move |_| tell.send(()).unwrap());
+        worker.jobs.run(move || tell.send(()).unwrap());
         told.recv().unwrap();
         assert!(!worker.jobs.are_many());
-        worker.finish();
+        worker.finish(LIMIT, LIMIT);
     }
 }

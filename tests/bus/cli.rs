@@ -2,6 +2,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use paralfetch::model::UserApp;
@@ -260,9 +261,12 @@ fn without_a_service_that_is_said() {
         let output = paralfetch(nowhere, program(), arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}");
         let text = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            text,
-            "paralfetch: the service is not running (systemctl start paralfetch)\n"
-        );
+        // As sd_booted(3).
+        let hint = match Path::new("/run/systemd/system").is_dir() {
+            true => "sudo systemctl start paralfetch",
+            false => "sudo paralfetch service",
+        };
+        let expected = format!("paralfetch: the service is not running ({hint})\n");
+        assert_eq!(text, expected);
     }
 }

@@ -78,7 +78,7 @@ fn an_entry_stands_for_its_app_and_the_desktop_shows_what_became_of_it() {
     assert_eq!(served.fake.changed(), done);
     let headings = [
         "gimp will start faster",
-        "gimp will be learned again",
+        "gimp will be learned",
         "gimp will not start faster",
     ];
     assert_eq!(desktop.headings(), headings);

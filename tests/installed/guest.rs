@@ -206,7 +206,7 @@ fn sandbox() {
     let exposure = output(&["systemd-analyze", "--no-pager", "security", UNIT]);
     let exposure = exposure.lines().last().unwrap();
     println!("        {exposure}");
-    // `→ Overall exposure level for paralfetch.service: 4.3 OK`
+    // `→ Overall exposure level for paralfetch.service: 4.0 OK`
     let level = exposure.split(": ").nth(1).unwrap().split(' ').next();
     assert!(level.unwrap().parse::<f64>().unwrap() <= MOST_EXPOSED);
     // Paths of launches are looked up by the numbers of the system's own mounts.
@@ -216,7 +216,7 @@ fn sandbox() {
 }
 
 /// What is left open, as `systemd-analyze security` sums it up; docs/service.md explains each point.
-const MOST_EXPOSED: f64 = 4.3;
+const MOST_EXPOSED: f64 = 4.0;
 
 /// The number of a capability (linux/capability.h).
 fn capability(name: &str) -> u32 {
@@ -235,10 +235,9 @@ fn capability(name: &str) -> u32 {
 
 /// Everybody may ask, and everything works.
 fn status() {
-    let status = output(&as_user(&["paralfetch", "status"]));
+    let status = output(&as_user(&["paralfetch", "status", "--verbose"]));
     print!("{status}");
     assert!(status.contains("launches are seen when execve is called"));
-    assert!(status.contains("wait until tracing is attached"));
     assert!(!status.contains("warning"));
 }
 

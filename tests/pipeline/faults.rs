@@ -8,14 +8,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use paralfetch::drive::drop_caches;
-use paralfetch::model::Profile;
-use paralfetch::profile::Store;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::processes::{until_read, until_single_threaded};
 use crate::set_up;
-use common::LoopExt4;
-use common::reads::profile;
 use common::root::{Root, content, our_lines};
 
 /// Runs the app and checks that it does its work, and that we say one line about `what`.
@@ -248,26 +244,4 @@ fn what_tracing_lacks_is_named() {
         text.contains("no BTF") && text.contains("CONFIG_DEBUG_INFO_BTF"),
         "{text}"
     );
-}
-
-/// A new profile takes the place of the old one only once the drive has it.
-#[test]
-fn a_profile_that_a_lost_drive_does_not_take_leaves_the_old_one() {
-    let Some((root, _turn)) = set_up() else {
-        return;
-    };
-    root.learn(&[], &Root::READ_ALL);
-    let learned = profile(&root, "sh");
-    let drive = LoopExt4::new(16, &[]);
-    let store = Store::create(&drive.mount_point().join("state")).unwrap();
-    store.save(&learned).unwrap();
-    drive.sync();
-    drive.pull_out();
-    let newer = Profile {
-        created: learned.created + 1,
-        ..learned.clone()
-    };
-    assert!(store.save(&newer).is_err(), "nothing can be written");
-    let kept = store.load(learned.app.key()).unwrap().unwrap();
-    assert_eq!(kept.created, learned.created);
 }

@@ -52,7 +52,7 @@ fn reads_of_a_helper_are_learned_when_they_recur() {
     learn(&root, &[], &[50, 51], "");
     assert!(learned(&root, 1).into_iter().eq(WHOLE));
     assert!(learned(&root, 50).is_empty(), "it may have been chance");
-    let output = learn(&root, &[], &[50, 52], "");
+    let output = learn(&root, &["--verbose"], &[50, 52], "");
     assert!(learned(&root, 50).into_iter().eq(WHOLE));
     for chance in [51, 52] {
         assert!(learned(&root, chance).is_empty(), "/data/{chance}");

@@ -17,14 +17,15 @@ fn a_launch_that_looks_up_too_many_paths_is_not_learned_and_counts_as_an_attempt
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    let look_up = "i=0; while [ $i -lt 100000 ]; do [ -e /no-such-file-$i ]; i=$((i+1)); done";
+    // Many times as many as are recorded: what sees paths is attached a moment after the beginning.
+    let look_up = "i=0; while [ $i -lt 400000 ]; do [ -e /no-such-file-$i ]; i=$((i+1)); done";
     image.script("app", &format!("{look_up}; cat /data/*"));
     image.script("calm", "cat /data/*");
     image.enable("app");
     image.enable("calm");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
     for _ in 0..3 {
+        service.ready_to_learn();
         image.launch("app");
         let line = service.launch_of(&image.id("app"));
         let says = line.contains("kind=Watched") && line.contains("looked up more paths");

@@ -204,7 +204,7 @@ fn nothing_is_prefetched_while_memory_is_short() {
         assert!(status.success(), "{status}");
         service.launch_of(&image.id("app"))
     };
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let line = launch(&mut service);
     assert!(line.contains("kind=Learned"), "{line}");
     press("60.00");

@@ -39,7 +39,7 @@ fn learning(image: &Image) -> (Running, Launched) {
     image.configure("[launch]\nquiet_window_ms = 20000\n");
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let app = image.spawn("app");
     until("faults map one page", || value() == ONE_PAGE);
     (service, app)
@@ -69,7 +69,7 @@ fn a_learned_launch_has_exact_faults_and_the_knob_is_restored_behind_it() {
     image.script_that_goes_on("app");
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     assert_eq!(value(), WIDE, "nothing is learned yet");
     let app = image.spawn("app");
     until("faults map one page", || value() == ONE_PAGE);

@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use crate::running::{files_in, number};
+use crate::running::{Image, files_in, number};
 use crate::set_up;
+use common::until;
 
 #[test]
 fn damaged_state_costs_a_relearn() {
@@ -175,7 +176,7 @@ fn an_app_whose_executable_is_replaced_is_learned_again() {
     fs::rename(&new, &path).unwrap();
     image.launch("app");
     service.launch_of(&image.id("app"));
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Learned"), "{line}");
     // By the old profile, meanwhile.
@@ -225,17 +226,22 @@ fn programs_go_on_when_the_service_has_no_descriptors_left() {
     };
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     // Fewer than it has open.
     let pid = rustix::process::Pid::from_child(&service.child);
+    let usual = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let none = rustix::process::Rlimit {
         current: Some(16),
-        ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        ..usual
     };
     rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, none).unwrap();
     for _ in 0..20 {
         image.launch("app");
     }
+    // It goes on, and learns once it has room again.
+    rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, usual).unwrap();
+    image.learn_in_the_end(&mut service, "app");
+    service.stop();
 }
 
 /// A FUSE file system whose process never answers, at a directory. It is gone when this is dropped.
@@ -246,6 +252,16 @@ struct DeadFuse {
 }
 
 impl DeadFuse {
+    /// Makes the directory `dead` with this app in it, which is enabled, and returns it: where one is to be mounted later.
+    fn place(image: &Image, name: &str, text: &str) -> std::path::PathBuf {
+        let directory = image.root.path().join("dead");
+        fs::create_dir(&directory).unwrap();
+        let app = format!("dead/{name}");
+        image.script(&app, text);
+        image.enable(&app);
+        directory
+    }
+
     fn mount(directory: std::path::PathBuf) -> DeadFuse {
         let device = fs::File::options().read(true).write(true).open("/dev/fuse");
         let device = device.unwrap();
@@ -273,10 +289,7 @@ fn an_app_on_a_file_system_that_never_answers_holds_up_nobody() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    let directory = image.root.path().join("dead");
-    fs::create_dir(&directory).unwrap();
-    image.script("dead/app", "true");
-    image.enable("dead/app");
+    let directory = DeadFuse::place(&image, "app", "true");
     image.enable("app");
     let _dead = DeadFuse::mount(directory);
     let mut service = image.start();
@@ -285,4 +298,91 @@ fn an_app_on_a_file_system_that_never_answers_holds_up_nobody() {
     service.line(&["the configuration was read again"]);
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Prefetched"), "{line}");
+}
+
+/// The registry is lost, so that the links to each app's program are looked up at the start.
+#[test]
+fn a_profile_on_a_file_system_that_never_answers_holds_up_no_start() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let directory = DeadFuse::place(&image, "own", "cat /data/*");
+    let mut service = image.start();
+    image.learn(&mut service, "dead/own");
+    image.until_stored("own");
+    service.stop();
+    fs::remove_file(image.root.state.path().join("managed.json")).unwrap();
+    let dead = DeadFuse::mount(directory);
+    let output = image.paralfetch(&["enable", &image.id("dead/own")]);
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("another process or a server"), "{said}");
+    let mut service = image.start();
+    drop(dead);
+    service.signal(rustix::process::Signal::HUP);
+    service.line(&["the configuration was read again"]);
+    image.prefetch_in_the_end(&mut service, "dead/own");
+    service.stop();
+}
+
+/// What one service has written, another one that has read it before would write over.
+#[test]
+fn a_second_service_says_whose_the_state_is_and_enabling_beside_one_is_refused() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let service = image.start();
+    let held = format!("is in use by process {}", service.pid());
+    let second = image.service().output().unwrap();
+    assert!(!second.status.success(), "{second:?}");
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        said.contains(&held) && said.contains("stop that one first"),
+        "{said}"
+    );
+    // There is no bus by which the service could be asked.
+    image.script("other", "true");
+    let enabled = image.paralfetch(&["enable", &image.id("other")]);
+    assert!(!enabled.status.success(), "{enabled:?}");
+    let said = String::from_utf8_lossy(&enabled.stderr);
+    assert!(
+        said.contains(&held) && said.contains("the service runs"),
+        "{said}"
+    );
+    // A killed one holds nothing.
+    service.kill();
+    image.enable("other");
+    image.start().stop();
+}
+
+/// A log that nobody reads costs no launch its prefetch.
+#[test]
+fn a_full_pipe_for_the_log_stops_nothing() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    service.stop();
+    image.configure("");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let filled = writer.try_clone().unwrap();
+    rustix::fs::fcntl_setfl(&filled, rustix::fs::OFlags::NONBLOCK).unwrap();
+    while std::io::Write::write(&mut &filled, &[b'x'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&filled, rustix::fs::OFlags::empty()).unwrap();
+    let running = image.start_unheard(writer.into());
+    let prefetched = || {
+        let stats = image.paralfetch(&["stats", "--json", &image.id("app")]);
+        let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+        let mut launches = stats["launches"].as_array().unwrap().iter();
+        launches.any(|launch| launch["kind"] == "prefetched")
+    };
+    until("a launch is prefetched", || {
+        paralfetch::drive::drop_caches().unwrap();
+        image.launch("app");
+        prefetched()
+    });
+    drop((running, reader, filled));
 }

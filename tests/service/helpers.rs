@@ -39,7 +39,7 @@ fn launcher(image: &Image, first: &str) -> Command {
 /// Has a launch learned that the bus serves from these files, or another process serves if there are none. Both the
 /// launch and the service do what `first` says before.
 fn learn(image: &Image, service: &mut Running, files: &[usize], first: &str) {
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let app = launcher(image, first);
     match files {
         [] => Launched({ app }.stdout(Stdio::null()).spawn().unwrap()).succeed(),
@@ -107,6 +107,40 @@ fn processes_in_the_launchs_own_cgroup_belong_to_the_launch() {
     learn(&image, &mut service, &[50], &cgroups.enter());
     service.stop();
     assert!(learned(&image, 50).into_iter().eq(WHOLE));
+}
+
+/// Tried where the io controller is one of the hierarchy of version 2.
+#[test]
+fn a_launch_whose_cgroup_limits_reads_is_not_prefetched() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let cgroups = Cgroups::new();
+    let above = cgroups.own.parent().unwrap();
+    let controllers = fs::read_to_string(above.join("cgroup.controllers")).unwrap();
+    if !controllers.split_ascii_whitespace().any(|it| it == "io") {
+        eprintln!("SKIPPED: the io controller is not one of the hierarchy of version 2");
+        return;
+    }
+    fs::write(above.join("cgroup.subtree_control"), "+io").unwrap();
+    let dev = fs::metadata(image.root.path()).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let limit = format!("{major}:{minor} rbps=104857600");
+    fs::write(cgroups.own.join("io.max"), limit).unwrap();
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    image.prefetch_in_the_end(&mut service, "app");
+    drop_caches().unwrap();
+    let enter = cgroups.enter();
+    let root = image.root.path().display();
+    let launch = format!("{enter} exec chroot {root} /app > /dev/null");
+    let launched = Command::new("sh").args(["-c", &launch]).status().unwrap();
+    assert!(launched.success());
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("is limited (io.max)"), "{line}");
+    image.prefetch_in_the_end(&mut service, "app");
+    service.stop();
 }
 
 #[test]

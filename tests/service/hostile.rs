@@ -119,7 +119,7 @@ impl Scene {
         let opt = tempfile::tempdir_in("/opt").unwrap();
         let bound = Mounted::bind(image.root.path(), opt.path());
         let mut service = image.start();
-        service.line(&["ready to learn"]);
+        service.ready_to_learn();
         until("the victim's launch is learned", || {
             launch(&image, &mut service, VICTIM).contains("kind=Learned")
         });

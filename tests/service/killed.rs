@@ -119,7 +119,7 @@ fn while_a_launch_is_learned_and_when_that_is_resolved_and_written() {
     let before = Before::look(&image);
 
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let app = image.spawn("app");
     service.line(&["launch begins", "Learn"]);
     set_going_on(&image, true);
@@ -127,7 +127,7 @@ fn while_a_launch_is_learned_and_when_that_is_resolved_and_written() {
 
     // The app has exited: now what was seen of it is resolved.
     let mut service = start_again(&image);
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     image.launch("app");
     before.kill(&image, service, None);
 

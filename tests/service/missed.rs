@@ -118,7 +118,7 @@ fn so_does_what_a_service_reads_that_the_bus_starts_for_them() {
     image.script("app", APP);
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let serve = |files: &[usize]| {
         let reading = reading(image.root.path(), 0, files);
         let mut app = Command::new("chroot");

@@ -148,11 +148,7 @@ impl Image {
         if !self.config_dir().exists() {
             self.configure("");
         }
-        let notify = self.places.path().join("notify");
-        // Of a service before.
-        let _ = fs::remove_file(&notify);
-        let systemd = UnixDatagram::bind(&notify).unwrap();
-        systemd.set_read_timeout(Some(LIMIT)).unwrap();
+        let (notify, systemd) = self.systemd();
         let mut child = command
             .env("NOTIFY_SOCKET", &notify)
             .env_remove("JOURNAL_STREAM")
@@ -174,10 +170,36 @@ impl Image {
             running: Running {
                 child,
                 lines,
-                heard: Vec::new(),
+                said: Vec::new(),
+                listened: 0,
             },
             systemd,
         }
+    }
+
+    /// Starts the service with this for its standard error, and waits until it is ready. It is killed when this is dropped.
+    pub fn start_unheard(&self, log: Stdio) -> Launched {
+        let (notify, systemd) = self.systemd();
+        let child = self
+            .service()
+            .env("NOTIFY_SOCKET", notify)
+            .env_remove("JOURNAL_STREAM")
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let launched = Launched(child);
+        until_ready(&systemd);
+        launched
+    }
+
+    /// Where the service says that it is ready, in place of systemd.
+    fn systemd(&self) -> (PathBuf, UnixDatagram) {
+        let notify = self.places.path().join("notify");
+        // Of a service before.
+        let _ = fs::remove_file(&notify);
+        let systemd = UnixDatagram::bind(&notify).unwrap();
+        systemd.set_read_timeout(Some(LIMIT)).unwrap();
+        (notify, systemd)
     }
 
     /// Launches an app of the image, plainly, and waits for its end.
@@ -207,7 +229,7 @@ impl Image {
 
     /// Launches the app and sees it learned, once the service has loaded what it needs for that.
     pub fn learn(&self, running: &mut Running, name: &str) {
-        running.line(&["ready to learn"]);
+        running.ready_to_learn();
         self.launch(name);
         let line = running.launch_of(&self.id(name));
         assert!(line.contains("kind=Learned"), "{line}");
@@ -291,23 +313,28 @@ pub struct Starting {
 impl Starting {
     /// Waits until it is ready.
     pub fn ready(self) -> Running {
-        let mut text = [0; 256];
-        let length = self
-            .systemd
-            .recv(&mut text)
-            .expect("the service says that it is ready");
-        // The assignments of a notification are separated, or ended, by newlines (sd_notify(3)).
-        assert_eq!(text[..length].trim_ascii_end(), b"READY=1");
+        until_ready(&self.systemd);
         self.running
     }
+}
+
+fn until_ready(systemd: &UnixDatagram) {
+    let mut text = [0; 256];
+    let length = systemd
+        .recv(&mut text)
+        .expect("the service says that it is ready");
+    // The assignments of a notification are separated, or ended, by newlines (sd_notify(3)).
+    assert_eq!(text[..length].trim_ascii_end(), b"READY=1");
 }
 
 /// A service; killed when this is dropped.
 pub struct Running {
     pub child: Child,
     lines: Receiver<String>,
-    /// Those that were looked at.
-    heard: Vec<String>,
+    /// Those that were received.
+    said: Vec<String>,
+    /// How many of them were listened to.
+    listened: usize,
 }
 
 impl Running {
@@ -315,22 +342,42 @@ impl Running {
     pub fn line(&mut self, words: &[&str]) -> String {
         let limit = Instant::now() + LIMIT;
         loop {
-            let left = limit.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
-                let last = self.heard.len().saturating_sub(20);
-                let last = self.heard[last..].join("\n");
-                panic!("no line with {words:?}: {error}; the last ones are\n{last}")
-            });
-            self.heard.push(line.clone());
-            if are_in(words, &line) {
-                return line;
+            while let Some(line) = self.said.get(self.listened).cloned() {
+                self.listened += 1;
+                if are_in(words, &line) {
+                    return line;
+                }
             }
+            self.receive(words, limit);
+        }
+    }
+
+    /// Waits until the service has said another line.
+    fn receive(&mut self, words: &[&str], limit: Instant) {
+        let left = limit.saturating_duration_since(Instant::now());
+        let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+            let last = self.said.len().saturating_sub(20);
+            let last = self.said[last..].join("\n");
+            panic!("no line with {words:?}: {error}; the last ones are\n{last}")
+        });
+        self.said.push(line);
+    }
+
+    /// Waits until the next launch of an app that is to be learned would be recorded from its beginning: a recorder was made
+    /// ready since a launch took the one before. No line is passed over by that.
+    pub fn ready_to_learn(&mut self) {
+        let limit = Instant::now() + LIMIT;
+        self.said.extend(self.lines.try_iter());
+        let words = ["ready to learn"];
+        let last = |said: &[String], words: &[&str]| said.iter().rposition(|it| are_in(words, it));
+        while last(&self.said, &words) <= last(&self.said, &["the recorder is taken"]) {
+            self.receive(&words, limit);
         }
     }
 
     /// The lines so far in which all of `words` are, as far as was listened.
     pub fn heard(&self, words: &[&str]) -> Vec<&str> {
-        let lines = self.heard.iter().map(String::as_str);
+        let lines = self.said[..self.listened].iter().map(String::as_str);
         lines.filter(|line| are_in(words, line)).collect()
     }
 
@@ -339,7 +386,8 @@ impl Running {
         let limit = Instant::now() + time;
         let left = || limit.saturating_duration_since(Instant::now());
         let next = || self.lines.recv_timeout(left()).ok();
-        std::iter::from_fn(next).collect()
+        let unheard = self.said.split_off(self.listened).into_iter();
+        unheard.chain(std::iter::from_fn(next)).collect()
     }
 
     /// Sends it a signal.

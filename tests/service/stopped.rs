@@ -19,7 +19,7 @@ fn a_stopped_service_goes_on_where_it_was() {
     image.script_that_goes_on("app");
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
 
     // An app that is to be learned starts and ends while it stands still, and is learned when it goes on.
     service.signal(Signal::STOP);
@@ -84,7 +84,7 @@ import os, threading
 def call():
     for _ in range(200):
         try:
-            os.execv('/nonexistent/app', ['app'])
+            os.execv('/' * 4000 + 'nonexistent/app', ['app'])
         except OSError:
             pass
     called.wait()

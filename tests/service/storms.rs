@@ -78,6 +78,66 @@ fn fork_bombs_and_parallel_compiles_are_nobodys_business() {
     assert_small(&service);
 }
 
+/// Sends junk to the socket in the first argument as another user, as fast as it can; it ends when it is killed.
+const JUNK: &str = "
+import os, socket, sys
+to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+to.setblocking(False)
+to.connect(sys.argv[1])
+os.setgroups([])
+os.setresgid(54322, 54322, 54322)
+os.setresuid(54322, 54322, 54322)
+print('junk', flush=True)
+while True:
+    try:
+        to.send(b'no name of an app')
+    except OSError:
+        pass
+";
+
+/// Announces itself through the socket in the first argument as another user, waits until that is taken, and goes on
+/// until it is killed.
+const HONEST: &str = "
+import os, signal, socket, sys
+to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+to.connect(sys.argv[1])
+os.setgroups([])
+os.setresgid(54321, 54321, 54321)
+os.setresuid(54321, 54321, 54321)
+to.send(b'honest')
+signal.pause()
+";
+
+/// What a flood costs is bounded (`src/service/announce/refusals.rs`); what others announce beside it is heard.
+#[test]
+fn a_flood_of_announcements_keeps_nobody_elses_away() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    let socket = image.run_dir().join("launch.sock");
+    let python = |program: &str| {
+        let child = Command::new("python3")
+            .args(["-c", program])
+            .arg(&socket)
+            .stdout(Stdio::piped())
+            .spawn();
+        Caller(child.unwrap())
+    };
+    let mut flood = python(JUNK);
+    let mut begun = BufReader::new(flood.0.stdout.take().unwrap()).lines();
+    assert_eq!(begun.next().unwrap().unwrap(), "junk");
+    service.line(&["the socket rests"]);
+    let _honest = python(HONEST);
+    service.line(&["launch begins", "announced:honest", "uid=54321"]);
+    image.prefetch_in_the_end(&mut service, "app");
+    assert_small(&service);
+    drop(flood);
+    service.stop();
+}
+
 struct Caller(Child);
 
 impl Drop for Caller {
@@ -103,7 +163,7 @@ fn apps_that_never_end_and_apps_that_end_at_once() {
     image.enable("endless");
     image.enable("brief");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let first = image.spawn("endless");
     let line = service.launch_of(&image.id("endless"));
     assert!(line.contains("kind=Learned"), "{line}");
@@ -127,7 +187,7 @@ fn an_app_launched_twice_while_it_is_learned_is_one_job() {
     image.script_that_goes_on("app");
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let first = image.spawn("app");
     service.line(&["launch begins", "Learn"]);
     let second = image.spawn("app");
@@ -190,7 +250,7 @@ fn a_flood_of_one_user_takes_no_launch_of_another_its_prefetch() {
     };
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let mut launch = || {
         let user = format!("--userspec={LAUNCHER}:{LAUNCHER}");
         let root = image.root.path().to_str().unwrap();

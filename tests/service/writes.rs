@@ -149,7 +149,7 @@ fn beside_writer(image: &Image, settings: &str) -> (Running, Writer) {
     image.configure(&format!("{UNTIL_EXIT}{settings}"));
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     (service, Writer::start(image))
 }
 
@@ -212,7 +212,7 @@ fn writeback_is_held_back_during_a_launch_and_no_longer() {
     let output = image.paralfetch(&["stats", &image.id("app")]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        text.contains("1 launches beside other programs' writes"),
+        text.contains("1 launch beside other programs' writes"),
         "{text}"
     );
 }

@@ -73,7 +73,7 @@ pub fn main() {
     let is_file = |page: &Page| !page.is_metadata();
     let is_data = |page: &Page| page.is_of(DATA);
     begin("learn, run and bench");
-    let learn_report = paralfetch("learn", &TIMEOUT);
+    let learn_report = paralfetch("learn", &[&["--verbose"][..], &TIMEOUT].concat());
     // This launch may have ended in a quiet window before the app did. What follows is about a whole profile.
     let store = Store::open(Path::new(STATE_DIR)).unwrap();
     let stored = store.load(idle.profile.app.key()).unwrap();

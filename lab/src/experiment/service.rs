@@ -28,6 +28,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Starts of log lines.
 const READY: &str = "INFO ready version=";
 const READY_TO_LEARN: &str = "DEBUG ready to learn";
+const TAKEN: &str = "DEBUG the recorder is taken";
 const LAUNCH: &str = "INFO launch app=";
 
 /// A running service, for launches of one app; killed when this is dropped.
@@ -224,9 +225,9 @@ fn learns(record: &registry::Record) -> bool {
     matches!(record.managed.phase(), Phase::Learning { .. })
 }
 
-/// Whether the learning thread was ready since the last launch.
+/// Whether a recorder was made ready since a launch took the one before.
 fn can_learn(log: &str) -> bool {
-    log.rfind(READY_TO_LEARN) > log.rfind(LAUNCH)
+    log.rfind(READY_TO_LEARN) > log.rfind(TAKEN)
 }
 
 #[cfg(test)]
@@ -234,12 +235,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn can_learn_is_false_until_the_learning_thread_is_ready_again() {
+    fn can_learn_is_false_until_a_recorder_is_ready_again() {
         assert!(!can_learn(""));
         let loaded = format!(" {READY}\"1\"\n{READY_TO_LEARN}\n");
         assert!(can_learn(&loaded));
-        let learned = format!("{loaded} {LAUNCH}\"/a\" kind=Learned\n");
-        assert!(!can_learn(&learned));
-        assert!(can_learn(&format!("{learned}{READY_TO_LEARN}\n")));
+        let taken = format!("{loaded}{TAKEN} launch=1\n");
+        assert!(!can_learn(&taken));
+        let ready = format!("{taken}{READY_TO_LEARN}\n {LAUNCH}\"/a\" kind=Learned\n");
+        assert!(can_learn(&ready), "again, although its launch was not over");
     }
 }

@@ -55,9 +55,11 @@ pub fn chart(launches: &[LaunchRecord], description: &str) -> Markup {
 fn hatch() -> Markup {
     html! {
         defs {
-            pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" {
-                rect.hatch-ground width="6" height="6" {}
-                path.hatch-line d="M-1 1L1 -1M0 6L6 0M5 7L7 5" {}
+            @for (id, ground) in [("hatch", "hatch-ground"), ("hatch-both", "hatch-both")] {
+                pattern id=(id) width="6" height="6" patternUnits="userSpaceOnUse" {
+                    rect class=(ground) width="6" height="6" {}
+                    path.hatch-line d="M-1 1L1 -1M0 6L6 0M5 7L7 5" {}
+                }
             }
         }
     }
@@ -73,7 +75,7 @@ fn bar(
 ) -> Markup {
     let middle = at + pitch / 2.0;
     let foot = TOP + PLOT;
-    let kind = format!("bar {}", class(launch.kind));
+    let kind = format!("bar {}", class(launch));
     html! {
         g {
             title { (number) ": " (printable(&words(launch))) }
@@ -88,8 +90,9 @@ fn bar(
 }
 
 /// The style of a launch's bar, by what was done with it.
-fn class(kind: Kind) -> &'static str {
-    match kind {
+fn class(launch: &LaunchRecord) -> &'static str {
+    match launch.kind {
+        Kind::Learned if launch.done() != "learned" => "both",
         Kind::Learned => "learned",
         Kind::Prefetched => "prefetched",
         Kind::Withheld | Kind::Watched => "neither",
@@ -111,9 +114,10 @@ pub fn legend() -> Markup {
     let bars = [
         ("prefetched", "prefetched"),
         ("learned", "learned, which slows a launch"),
+        ("both", "learned + prefetched"),
         (
             "neither",
-            "neither: withheld for comparison, or only watched",
+            "neither (cold, from cold caches): withheld for comparison, or only watched",
         ),
         (
             "waited",

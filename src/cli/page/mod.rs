@@ -9,13 +9,12 @@ use std::collections::BTreeSet;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::format::{date, kib, mib, seconds};
+use super::format::{counted, date, kib, mib, seconds};
 use super::stats::SavedTime;
 use super::tables::{read_name, user_name};
-use crate::model::lower_median;
+use crate::model::{lower_median, shown};
 use crate::policy::Warmth;
 use crate::service::control::{AppState, LaunchRecord, word};
-use crate::service::history::Kind;
 
 /// Most launches that are shown.
 pub const SHOWN: usize = 60;
@@ -109,9 +108,8 @@ fn isolated(text: &str) -> Markup {
     html! { bdi { (printable(text)) } }
 }
 
-/// A text without control characters, which pages may not have.
+/// A text without control characters, which pages may not have, nor those that turn the direction of text.
 fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
 
@@ -135,7 +133,7 @@ fn saved(page: &LaunchPage<'_>) -> Markup {
             p.faint {
                 "The app is now in the phase: " (printable(&app.phase))
                 @if !app.why.is_empty() { ", because " (isolated(&app.why)) }
-                ". " (app.launches) " launches were seen, " (app.prefetched) " of them prefetched."
+                ". " (counted(app.launches, "launch was", "launches were")) " seen, " (app.prefetched) " of them prefetched."
             }
         }
     }
@@ -169,14 +167,16 @@ fn times(launches: &[LaunchRecord], known: usize) -> Markup {
     };
     let caption = match shown {
         1 => caption,
-        _ => format!("{caption}, the oldest on the left. The numbers are those of the last table."),
+        _ => format!(
+            "{caption}, the oldest on the left. The numbers are those of the table \"Each launch\"."
+        ),
     };
     let summary: Vec<String> = groups(launches)
         .iter()
         .map(|group| {
             format!(
                 "{}, caches {}: {}, which took {} and waited {}",
-                group.kind,
+                group.done,
                 caches(group.warmth),
                 group.count,
                 seconds(group.duration_us),
@@ -202,7 +202,7 @@ fn times(launches: &[LaunchRecord], known: usize) -> Markup {
 
 /// Launches with which the same was done from the same caches: medians, in microseconds and bytes.
 struct LaunchGroup {
-    kind: Kind,
+    done: &'static str,
     warmth: Option<Warmth>,
     count: usize,
     duration_us: u64,
@@ -217,17 +217,19 @@ fn groups(launches: &[LaunchRecord]) -> Vec<LaunchGroup> {
         Some(Warmth::Warm),
         None,
     ];
-    let kinds = [
-        Kind::Prefetched,
-        Kind::Withheld,
-        Kind::Watched,
-        Kind::Learned,
+    let labels = [
+        "cold",
+        "prefetched",
+        "learned",
+        "learned + prefetched",
+        "withheld",
+        "watched",
     ];
-    let all = kinds
+    let all = labels
         .into_iter()
-        .flat_map(|kind| warmths.map(|warmth| (kind, warmth)));
-    all.filter_map(|(kind, warmth)| {
-        let fits = |launch: &&LaunchRecord| (launch.kind, launch.warmth) == (kind, warmth);
+        .flat_map(|done| warmths.map(|warmth| (done, warmth)));
+    all.filter_map(|(done, warmth)| {
+        let fits = |launch: &&LaunchRecord| (launch.done(), launch.warmth) == (done, warmth);
         let group: Vec<&LaunchRecord> = launches.iter().filter(fits).collect();
         let median = |figure: fn(&LaunchRecord) -> u64| {
             lower_median(
@@ -238,7 +240,7 @@ fn groups(launches: &[LaunchRecord]) -> Vec<LaunchGroup> {
             )
         };
         Some(LaunchGroup {
-            kind,
+            done,
             warmth,
             count: group.len(),
             duration_us: median(|launch| launch.duration_us)?,
@@ -252,7 +254,7 @@ fn groups(launches: &[LaunchRecord]) -> Vec<LaunchGroup> {
 fn by_kind(launches: &[LaunchRecord]) -> Markup {
     let rows = groups(launches).into_iter().map(|group| {
         vec![
-            group.kind.to_string(),
+            group.done.to_owned(),
             caches(group.warmth),
             group.count.to_string(),
             seconds(group.duration_us),
@@ -295,7 +297,7 @@ fn each(launches: &[LaunchRecord]) -> Markup {
         let mut row = vec![(index + 1).to_string(), date(launch.time_s)];
         row.extend(shows_users.then(|| user_name(launch.uid)));
         row.extend([
-            launch.kind.to_string(),
+            launch.done().to_owned(),
             caches(launch.warmth),
             seconds(launch.duration_us),
             seconds(launch.waiting_us),
@@ -433,7 +435,7 @@ fn words(launch: &LaunchRecord) -> String {
     format!(
         "{}, {}, caches {}, took {}, waited {}",
         date(launch.time_s),
-        launch.kind,
+        launch.done(),
         caches(launch.warmth),
         seconds(launch.duration_us),
         seconds(launch.waiting_us)

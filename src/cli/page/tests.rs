@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::service::control::FileReads;
+use crate::service::history::Kind;
 
 fn app(app: &str) -> AppState {
     AppState {
@@ -90,7 +91,7 @@ fn one_launch_has_its_bar_and_its_row() {
     }
     assert_eq!(
         page.matches("url(").count(),
-        page.matches("url(#hatch)").count()
+        page.matches("url(#hatch)").count() + page.matches("url(#hatch-both)").count()
     );
 }
 

@@ -116,6 +116,7 @@ impl FileChange {
         if now == self.old {
             return Ok(Undone::Restored);
         }
+        // What was not read back before a kill counts as ours: the kernel rounds some values.
         if self.ours.as_ref().is_some_and(|ours| *ours != now) {
             return Ok(Undone::ChangedByOthers);
         }

@@ -14,6 +14,7 @@ mod io_priority;
 mod keeper;
 mod record;
 mod setting;
+mod shared;
 mod systemd;
 mod task;
 mod unit;
@@ -27,6 +28,7 @@ use std::process::Command;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::fs::atomic_write;
 use crate::fs::root_owned::make_directory;
 use change::Change;
 use keeper::{Keeper, Notice};
@@ -36,6 +38,7 @@ use systemd::{IMPATIENT, PATIENT};
 pub use keeper::keep;
 pub use record::check_record;
 pub use setting::{ChangeId, IoClass, KnobError, Setting, Undone, UnitProperty};
+pub use shared::{HeldKnobs, KeeperCommand, SharedKnobs};
 pub use systemd::SystemBus;
 
 const LOCK: &str = "lock";
@@ -315,12 +318,16 @@ impl Drop for Knobs {
     }
 }
 
-/// Restores what a crashed run left changed, and returns the number of knobs that have their old values again. A run
+/// Restores what a crashed run left changed, removes what it had begun to write, and returns the number of knobs that have their old values again. A run
 /// that is under way restores its own.
 ///
 /// # Errors
 /// When a knob cannot be written or the record cannot be read.
 pub fn restore_leftovers(dir: &Path) -> Result<usize, KnobError> {
+    match atomic_write::remove_leftovers(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        removed => removed.map_err(cannot("clean up", dir))?,
+    };
     if !record::exists(dir) {
         return Ok(0);
     }

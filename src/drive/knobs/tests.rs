@@ -254,3 +254,14 @@ fn a_record_of_a_later_version_is_left_alone() {
     assert_eq!(value(&knob), "128\n");
     assert!(record::exists(&run));
 }
+
+#[test]
+fn what_a_killed_process_had_begun_to_write_is_removed() {
+    let dir = tempdir().unwrap();
+    // No process has an id as large.
+    let half = dir.path().join(".new-4294967295-a.tmp");
+    fs::write(&half, "{").unwrap();
+    assert_eq!(restore_leftovers(dir.path()).unwrap(), 0);
+    assert!(!half.exists());
+    assert_eq!(restore_leftovers(&dir.path().join("none")).unwrap(), 0);
+}

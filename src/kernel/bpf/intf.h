@@ -145,9 +145,7 @@ struct pf_launch_event {
 	unsigned int pid;		/* process (thread group) */
 	unsigned int kind;		/* enum pf_launch_kind */
 	unsigned int uid;		/* user_of() */
-	unsigned int recorder;		/* index plus 1 of the recorder that records it from its beginning; 0: none does */
 	unsigned int path_bytes;	/* of the path behind the event, the final zero included */
-	unsigned int pad;
 };
 
 /* What a process was when it was executed. */

@@ -175,8 +175,13 @@ struct address_space {
 	struct xarray i_pages;
 };
 
+struct qstr {
+	const unsigned char *name;
+};
+
 struct dentry {
 	struct inode *d_inode;
+	struct qstr d_name;
 };
 
 struct vfsmount {
@@ -223,8 +228,10 @@ struct nsproxy {
 };
 
 struct linux_binprm {
+	struct file *file;
 	const char *filename;
 	const char *interp;
+	const char *fdpath;	/* NULL unless the program is executed by its descriptor */
 };
 
 struct folio {

@@ -45,7 +45,7 @@ struct {
 /* Arguments of launchers that stand for an app: enum pf_watch. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 4096);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct pf_argument);
 	__type(value, __u8);
@@ -307,7 +307,8 @@ static __always_inline struct pf_member *begin(struct scratch *s, struct task_st
 	m->execve_calls = 0;
 	m->waiting_since_ns = 0;
 	list_thread(task, m);
-	s->event.recorder = watch & PF_WATCH_RECORD ? claim_recorder(launch) : 0;
+	if (watch & PF_WATCH_RECORD)
+		claim_recorder(launch);
 	return m;
 lost:
 	__sync_fetch_and_add(&lost_launches, 1);
@@ -341,7 +342,6 @@ static __always_inline void execve_called(struct scratch *s)
 
 	if (!(watch & PF_WATCH_APP))
 		return;
-	s->event.recorder = 0;
 	m = member_of(task);
 	if (m) {
 		/* Either execvp(3) tries the next entry of PATH, or a launch under way executes a program. */
@@ -445,6 +445,17 @@ static __always_inline __u8 watch_of_arguments(struct scratch *s, struct task_st
 	return walk.watch;
 }
 
+/*
+ * Reads the path of the program that was executed. By a descriptor (execveat with AT_EMPTY_PATH, fexecve), the kernel calls
+ * it /dev/fd/NUMBER: then it is the name of the file alone, and user space knows the app by the file.
+ */
+static __always_inline bool take_executed(struct scratch *s, struct linux_binprm *bprm)
+{
+	if (!BPF_CORE_READ(bprm, fdpath))
+		return take_path(s, BPF_CORE_READ(bprm, filename), false);
+	return take_path(s, (const char *)BPF_CORE_READ(bprm, file, f_path.dentry, d_name.name), false);
+}
+
 /* A program was executed by a task that is in no launch. */
 static __always_inline void look_at_program(struct scratch *s, struct task_struct *task,
 					    struct linux_binprm *bprm)
@@ -454,7 +465,7 @@ static __always_inline void look_at_program(struct scratch *s, struct task_struc
 	__u32 place;
 	__u8 watch;
 
-	if (!take_path(s, bprm->filename, false))
+	if (!take_executed(s, bprm))
 		return;
 	if (may_be_watched(s, s->event.path_bytes)) {
 		watch = watch_of_name(s, task);
@@ -494,10 +505,9 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 		look_at_program(s, task, bprm);
 		return 0;
 	}
-	if (!take_path(s, bprm->filename, false))
+	if (!take_executed(s, bprm))
 		return 0;
 	m->execve_calls = 0;
-	s->event.recorder = 0;
 	report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
 	return 0;
 }
@@ -528,7 +538,6 @@ static __always_inline void report_large_reader(struct task_struct *task)
 		return;
 	take_path(s, program->path, false);
 	s->event.value = bytes;
-	s->event.recorder = 0;
 	report_launch(s, task, PF_LARGE_READER, 0);
 	program->pid = 0;
 }
@@ -555,7 +564,6 @@ int BPF_PROG(task_exited)
 	if (!s)
 		return 0;
 	s->event.path_bytes = 0;
-	s->event.recorder = 0;
 	report_launch(s, task, PF_LAUNCH_ENDED, m->launch);
 	return 0;
 }

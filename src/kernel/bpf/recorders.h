@@ -21,7 +21,7 @@ struct pf_recorder recorders[PF_RECORDERS] = {};
 volatile __u32 recording = 0;
 /* Index plus 1 of the recorder that waits, with its tables, for a launch that is to be recorded; 0: none does. */
 volatile __u32 ready_recorder = 0;
-/* Index plus 1 of the recorder that a launch has claimed since, until user space counts it in `recording`. */
+/* Index plus 1 of the last recorder that a launch has claimed since, until user space counts it in `recording`. */
 volatile __u32 claimed_recorder = 0;
 
 /* A table of one element for each recorder. */
@@ -63,18 +63,19 @@ static __always_inline __u32 recorders_on(void)
 
 /*
  * Switches the recorder that waits on for this launch, so that its first page is seen and nobody has to wait for user
- * space. Returns its index plus 1; 0 if none waits.
+ * space.
  */
-static __always_inline __u32 claim_recorder(struct pf_launch *launch)
+static __always_inline void claim_recorder(struct pf_launch *launch)
 {
 	__u32 ready = ready_recorder;
 
 	if (!ready || __sync_val_compare_and_swap(&ready_recorder, ready, 0) != ready)
-		return 0;
-	recorder_at(ready - 1)->launch = launch->number;
+		return;
+	/* A full barrier: set_recording() in user space sees it, or is seen by what follows. */
+	__sync_lock_test_and_set(&recorder_at(ready - 1)->launch, launch->number);
 	launch->recorder = ready;
-	claimed_recorder = ready;
-	return ready;
+	if (claimed_recorder < ready)
+		claimed_recorder = ready;
 }
 
 static __always_inline bool is_full(__u32 recorder)

@@ -3,7 +3,7 @@
 use super::skel::types::{pf_wait, pf_wait_inode, pf_wait_request, pf_wait_task};
 use super::stack::Sleep;
 use crate::kernel::record_bytes::{self, Plain};
-use crate::model::{Wait, WaitCause, WaitTask};
+use crate::model::{Wait, WaitCause, WaitTask, shown};
 
 /// The block layer counts in these, whatever the drive's own blocks are.
 const SECTOR: u64 = 512;
@@ -178,16 +178,15 @@ fn whom(raw: &pf_wait, sleep: Sleep, cause: WaitCause) -> Option<&pf_wait_task> 
     }
 }
 
-/// Names a task. Its user chooses the name, which may be no text; what could move a terminal's cursor is replaced.
+/// Names a task. Its user chooses the name, which may be no text; what [`shown`] replaces is replaced.
 fn task(raw: &pf_wait_task) -> WaitTask {
     let name: Vec<u8> = raw.name.iter().map(|&byte| byte as u8).collect();
     let end = name.iter().position(|&byte| byte == 0);
     let name = String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]);
-    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     WaitTask {
         pid: raw.pid,
         tid: raw.tid,
-        comm: name.chars().map(harmless).collect(),
+        comm: name.chars().map(shown).collect(),
         uid: raw.uid,
     }
 }

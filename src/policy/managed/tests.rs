@@ -20,6 +20,7 @@ fn learned(history: &[Revision]) -> Observation<'_> {
         history,
         cold: None,
         pages: None,
+        is_whole: true,
         most: 5,
     }
 }
@@ -105,6 +106,7 @@ fn an_app_is_learned_until_its_pages_are_told_apart_and_now_and_then_again() {
                 all: 1000,
                 fault_around,
             }),
+            is_whole: true,
             most: 5,
         };
         assert_eq!(app.next(NOW, &observation), Decision::Keep);
@@ -360,6 +362,7 @@ fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
                 requests: 100,
             }),
             pages: None,
+            is_whole: true,
             most: 5,
         };
         app.next(NOW, &observation);

@@ -14,6 +14,7 @@
 
 mod fetch_app;
 mod owned_path;
+mod refusals;
 mod sender;
 mod socket;
 mod text;
@@ -21,10 +22,12 @@ mod text;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use thiserror::Error;
 
+use self::refusals::RefusalLimit;
 use crate::model::UserApp;
 
 pub use fetch_app::{FetchAppFile, Lines};
@@ -41,10 +44,8 @@ pub const FILE: &str = "fetch_app";
 
 /// Announcements that are received in a row; then others have their turn.
 pub const MOST_AT_ONCE: usize = 16;
-/// How many announcements are refused in a row at most, so that a flood cannot hold the caller.
-const REFUSED_AT_ONCE: usize = 64;
-/// The same for lines of the file, which root alone can write: a full pipe of empty ones. Lines that were
-/// read already do not make the file readable again.
+/// How many lines of the file are refused in a row at most. Root alone can write them: a full pipe of empty ones. Lines that
+/// were read already do not make the file readable again.
 const MOST_LINES: usize = 1 << 16;
 
 /// A process that has become an app.
@@ -69,6 +70,8 @@ impl AnnouncedLaunch {
 pub struct Announcements {
     socket: Option<Socket>,
     file: Option<FetchAppFile>,
+    /// What was refused of the socket's.
+    limit: RefusalLimit,
 }
 
 impl Announcements {
@@ -82,43 +85,58 @@ impl Announcements {
         let passed = Socket::passed().map_err(&mut usable).ok().flatten();
         let socket = passed.or_else(|| Socket::bind(dir).map_err(&mut usable).ok());
         let file = FetchAppFile::make(dir).map_err(&mut usable).ok();
-        (Announcements { socket, file }, warnings)
+        let announcements = Announcements {
+            socket,
+            file,
+            limit: RefusalLimit::default(),
+        };
+        (announcements, warnings)
     }
 
-    /// Readable when there is an announcement.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// Readable when there is an announcement. The socket is left out while it rests.
+    pub fn fds(&self, now: Instant) -> impl Iterator<Item = BorrowedFd<'_>> {
         let socket = self.socket.as_ref().map(AsFd::as_fd);
+        let socket = socket.filter(|_| self.rest(now).is_none());
         let file = self.file.as_ref().map(AsFd::as_fd);
         socket.into_iter().chain(file)
     }
 
-    /// The next announcement that holds, if there is one. Logs those that are refused. An error may cost one.
-    pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
-        let Announcements { socket, file } = self;
-        let by_socket = || socket.as_mut().map_or(Ok(None), Socket::receive);
-        match unrefused(REFUSED_AT_ONCE, by_socket)? {
-            None => unrefused(MOST_LINES, || {
-                file.as_mut().map_or(Ok(None), FetchAppFile::receive)
-            }),
-            received => Ok(received),
+    /// How long the socket still rests since too many announcements were refused; `None` if it does not.
+    pub fn rest(&self, now: Instant) -> Option<Duration> {
+        self.limit.rest(now)
+    }
+
+    /// The next announcement that holds, if there is one. Logs those that are refused, a few of many. An error may cost
+    /// one.
+    pub fn receive(&mut self, now: Instant) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
+        let Announcements {
+            socket,
+            file,
+            limit,
+        } = self;
+        while let Some(socket) = socket.as_mut().filter(|_| limit.rest(now).is_none()) {
+            match socket.receive() {
+                Err(AnnounceError::Refused(refusal)) => {
+                    if limit.refused(refusal.was_looked_at(), now) {
+                        log(refusal);
+                    }
+                }
+                Ok(None) => break,
+                received => return received,
+            }
         }
+        for _ in 0..MOST_LINES {
+            match file.as_mut().map_or(Ok(None), FetchAppFile::receive) {
+                Err(AnnounceError::Refused(refusal)) => log(refusal),
+                received => return received,
+            }
+        }
+        Ok(None)
     }
 }
 
-/// What is received next, after at most `most` announcements that are refused.
-fn unrefused(
-    most: usize,
-    mut receive: impl FnMut() -> Result<Option<AnnouncedLaunch>, AnnounceError>,
-) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
-    for _ in 0..most {
-        match receive() {
-            Err(AnnounceError::Refused(refusal)) => {
-                tracing::debug!(?refusal, "an announcement was refused");
-            }
-            received => return received,
-        }
-    }
-    Ok(None)
+fn log(refusal: Refusal) {
+    tracing::debug!(?refusal, "an announcement was refused");
 }
 
 /// Why an announcement is not passed on.
@@ -140,6 +158,18 @@ pub enum Refusal {
     NotDescendant,
     /// For a process that does not exist, has ended, or is a thread; or the sender has ended.
     Gone,
+}
+
+impl Refusal {
+    /// Whether processes were looked at before.
+    fn was_looked_at(self) -> bool {
+        match self {
+            Refusal::Malformed | Refusal::TooOften | Refusal::Unidentified => false,
+            Refusal::Namespace | Refusal::NotTheirs | Refusal::NotDescendant | Refusal::Gone => {
+                true
+            }
+        }
+    }
 }
 
 /// Announcements cannot be received, or one does not hold.

@@ -116,8 +116,6 @@ impl Default for PrefetchConfig {
             withhold: true,
             // Two seconds of reads every three months; without them, schedules rest on guesses.
             probe: true,
-            // Only on disks with heads whose scheduler is bfq: without it, what is read ahead there comes after all that
-            // the app reads by itself (docs/results.md).
             // The launch needs memory beside the pages that are prefetched for it, and so do other apps.
             max_memory_percent: 30,
             // The largest of the laboratory's apps needs 270 MB.

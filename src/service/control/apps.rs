@@ -2,11 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
+
+use rustix::fs::{FileType, OFlags};
 
 use super::types::AppState;
 use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
+use crate::fs::safe_open;
+use crate::fs::visible::VisibleNames;
 use crate::model::UserApp;
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
@@ -89,14 +97,122 @@ pub(super) fn manage(
     found
 }
 
-/// The record of an app that is installed and not managed so far. An ordinary user may name those that everybody
-/// sees: the answer tells him nothing about the files of others. Opens files.
-pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> Answer<Record> {
-    if !is_administrator && app.starts_with('/') && !is_public(Path::new(app)) {
-        return Err(ControlError::Unknown(format!(
-            "{app} is not managed, and is not installed for all users: the administrator can enable it"
-        )));
+/// The record of an app that is installed and not managed so far; `user` asks, `None`: the administrator. An ordinary user
+/// may name those that everybody sees, and programs of his own: the answer tells him nothing about the files of others.
+/// Opens files.
+pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<Record> {
+    let mounts = MountTable::read().map_err(ControlError::failed)?;
+    let is_path = app.starts_with('/');
+    let mut record = match user {
+        Some(uid) if is_path && !is_public(Path::new(app), &mounts) => {
+            own_record(app, rules, uid, &mounts)?
+        }
+        _ => {
+            if is_path && let Err(error) = LocalFile::find(Path::new(app), &mounts) {
+                // What a server or a user-space process answers for would keep this thread, and all who wait for it. That
+                // there is no such file is said below, with what to do.
+                if error.kind() != io::ErrorKind::NotFound {
+                    return Err(ControlError::Unknown(format!(
+                        "{app} cannot be looked at: {error}"
+                    )));
+                }
+            }
+            installed_record(app, rules, user.is_none(), &mounts)?
+        }
+    };
+    match record.marks.objection() {
+        Some(why) => Err(ControlError::Refused(format!(
+            "launches of {app} cannot be seen: {why}"
+        ))),
+        None => {
+            if record.marks.argument.is_none() {
+                record.marks.interpreters = interpreters(Path::new(&record.key.id), rules, &mounts);
+            }
+            Ok(record)
+        }
     }
+}
+
+/// Base names of the interpreters that a script may be given to: that of its first line, and the usual one of that kind.
+/// None of a program that is no script, of one that cannot be read without waiting for somebody else, and of shells', which
+/// are executed too often to be looked at each time.
+fn interpreters(file: &Path, rules: &Rules, mounts: &MountTable) -> Vec<String> {
+    let begin = || {
+        let found = LocalFile::find(file, mounts).ok()?;
+        let (opened, _) =
+            safe_open::regular(&found.fd, OFlags::NONBLOCK | OFlags::NOCTTY).ok()??;
+        let mut begin = Vec::new();
+        File::from(opened)
+            .take(LONGEST_FIRST_LINE)
+            .read_to_end(&mut begin)
+            .ok()?;
+        Some(begin)
+    };
+    let name = begin().and_then(|begin| interpreter_of(&begin));
+    name.map_or_else(Vec::new, |name| rules.interpreter_names(&name))
+}
+
+/// Bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE).
+const LONGEST_FIRST_LINE: u64 = 256;
+
+/// The base name of the interpreter in a script's first line, behind env(1) and its options.
+fn interpreter_of(begin: &[u8]) -> Option<String> {
+    let line = begin
+        .strip_prefix(b"#!")?
+        .split(|&byte| byte == b'\n')
+        .next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let mut words = line.split_whitespace();
+    let first = base(words.next()?);
+    match first.as_str() {
+        "env" => words
+            .find(|word| !word.starts_with('-') && !word.contains('='))
+            .map(base),
+        _ => Some(first),
+    }
+}
+
+/// The record of a program of the user's own, such as a game or an AppImage in his home. Looks no name up that a server or
+/// a user-space process would have to answer for.
+fn own_record(app: &str, rules: &Rules, uid: u32, mounts: &MountTable) -> Answer<Record> {
+    let unknown = || {
+        ControlError::Unknown(format!(
+            "{app} is not managed, and is neither installed for all users nor a program of your own on a local file \
+             system: the administrator can enable it"
+        ))
+    };
+    let found = LocalFile::find(Path::new(app), mounts).map_err(|_| unknown())?;
+    let stat = rustix::fs::fstat(&found.fd).map_err(|_| unknown())?;
+    let is_his = found.node.kind == FileType::RegularFile && stat.st_uid == uid;
+    if !is_his || !VisibleNames::new(uid, mounts).may_know(&found.path) {
+        return Err(unknown());
+    }
+    let refused = |why: &str| ControlError::Refused(format!("{app}: {why}"));
+    if stat.st_mode & 0o111 == 0 {
+        return Err(refused(
+            "it cannot be executed: name the program that is, or make it one (chmod +x)",
+        ));
+    }
+    check_named(&found.path, rules, mounts).map_err(|why| refused(&why))?;
+    let argv = [found.path.clone().into_os_string()];
+    let identity = rules.identify(&found.path, &argv, Path::new("/"));
+    let own = found.path.file_name().unwrap_or_default();
+    let title = own.to_string_lossy().into_owned();
+    // By the links that he names, too.
+    let mut names = vec![own.to_owned()];
+    let links = found.names.into_iter();
+    names.extend(links.filter(|name| name != own));
+    Record::of_installed(&identity, title, &names, Added::Owner)
+        .ok_or_else(|| refused("its path is not UTF-8"))
+}
+
+fn installed_record(
+    app: &str,
+    rules: &Rules,
+    is_administrator: bool,
+    mounts: &MountTable,
+) -> Answer<Record> {
     let added = match is_administrator {
         true => Added::User,
         false => Added::Owner,
@@ -110,7 +226,7 @@ pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> An
         of_entry.is_ok_and(|app| app.identity.key == found.identity.key)
     });
     if !is_administrator && found.identity.is_program() && !is_in_menus {
-        check_named(&found.identity.program, rules).map_err(|why| {
+        check_named(&found.identity.program, rules, mounts).map_err(|why| {
             ControlError::Refused(format!(
                 "{app}: {why}; only the administrator can enable it"
             ))
@@ -122,7 +238,11 @@ pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> An
 
 pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
     let (phase, why) = match record.managed.phase() {
-        Phase::Learning { .. } => ("learning", String::new()),
+        Phase::Learning { .. } => {
+            let objection = record.marks.objection();
+            let why = objection.map(|why| format!("its launches cannot be seen: {why}"));
+            ("learning", why.unwrap_or_default())
+        }
         Phase::Prefetching => ("prefetching", String::new()),
         Phase::Disabled { off, .. } => ("disabled", off_reason(off)),
     };
@@ -198,8 +318,64 @@ mod tests {
     use super::*;
     use crate::service::marks::Marks;
 
+    /// A user who has no file in these tests.
+    const STRANGER: u32 = 54_321;
+
+    #[test]
+    fn users_manage_programs_of_their_own_and_no_tools_nor_what_cannot_be_seen() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        for (name, mode) in [("game", 0o755), ("python3", 0o755), ("data", 0o644)] {
+            fs::write(at(name), "").unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("game", at("play")).unwrap();
+        let uid = fs::metadata(at("game")).unwrap().uid();
+        let new = |name: &str| new_record(&at(name), &Rules::builtin(), Some(uid));
+        let by_link = new("play").unwrap();
+        assert_eq!(
+            (&by_link.key.id, by_link.added),
+            (&at("game"), Added::Owner)
+        );
+        assert_eq!(by_link.marks.names, ["game", "play"]);
+        assert_eq!(new("game").unwrap().marks.names, ["game"]);
+        for (name, part) in [("python3", "starts other programs"), ("data", "chmod +x")] {
+            let Err(ControlError::Refused(why)) = new(name) else {
+                panic!("{name}");
+            };
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(matches!(new("none"), Err(ControlError::Unknown(_))));
+        fs::write(at("game"), "#!/usr/bin/env -S A=b python3 -u\n").unwrap();
+        assert_eq!(new("game").unwrap().marks.interpreters, ["python3"]);
+    }
+
+    #[test]
+    fn the_interpreter_of_a_script_is_that_of_its_first_line_behind_env() {
+        for (begin, interpreter) in [
+            ("#!/usr/bin/python3.11 -u\nx", Some("python3.11")),
+            ("#! /opt/venv/bin/python\n", Some("python")),
+            ("#!/usr/bin/env perl", Some("perl")),
+            ("#!/usr/bin/env", None),
+            ("#!", None),
+            ("\u{7f}ELF", None),
+        ] {
+            assert_eq!(
+                interpreter_of(begin.as_bytes()).as_deref(),
+                interpreter,
+                "{begin}"
+            );
+        }
+        let names = |name: &str| Rules::builtin().interpreter_names(name);
+        assert_eq!(names("python"), ["python", "python3"]);
+        assert_eq!(names("perl"), ["perl"]);
+        assert!(names("sh").is_empty() && names("gimp").is_empty() && names("env").is_empty());
+    }
+
     fn unknown(app: &str, is_administrator: bool) -> bool {
-        let new = new_record(app, &Rules::none(), is_administrator);
+        let new = new_record(app, &Rules::none(), (!is_administrator).then_some(1000));
         matches!(new, Err(ControlError::Unknown(_)))
     }
 
@@ -213,26 +389,32 @@ mod tests {
         symlink("/usr/bin/id", &link).unwrap();
         for path in [program.as_path(), &link, &dir.path().join("missing")] {
             let path = path.to_str().unwrap();
-            let new = new_record(path, &Rules::none(), false);
+            let new = new_record(path, &Rules::none(), Some(STRANGER));
             let expected = format!(
-                "{path} is not managed, and is not installed for all users: the administrator can enable it"
+                "{path} is not managed, and is neither installed for all users nor a program of your own on a local file \
+                 system: the administrator can enable it"
             );
             assert_eq!(new.err(), Some(ControlError::Unknown(expected)));
         }
         assert!(!unknown(program.to_str().unwrap(), true));
-        let public = new_record("/usr/bin/id", &Rules::none(), false).unwrap();
+        let public = new_record("/usr/bin/id", &Rules::none(), Some(STRANGER)).unwrap();
         assert_eq!(public.added, Added::Owner);
     }
 
     #[test]
-    fn users_have_no_tool_held_for_everybody() {
-        let new = |app, is_administrator| new_record(app, &Rules::builtin(), is_administrator);
+    fn users_have_no_tool_learned() {
+        let new = |app, is_administrator: bool| {
+            let user = (!is_administrator).then_some(STRANGER);
+            new_record(app, &Rules::builtin(), user)
+        };
         // The loader is executed with every program.
         let loader = fs::read_dir("/usr/lib64").unwrap().flatten();
         let mut loader =
             loader.filter_map(|entry| entry.path().into_os_string().into_string().ok());
         let loader = loader.find(|path| path.contains("/ld-linux")).unwrap();
-        for tool in [loader.as_str(), "/usr/bin/cat", "cat"] {
+        // Nobody has the loader: it starts what its arguments say.
+        assert!(new(&loader, false).is_err() && new(&loader, true).is_err());
+        for tool in ["/usr/bin/cat", "cat"] {
             let refused = new(tool, false).err();
             assert!(
                 matches!(refused, Some(ControlError::Refused(_))),

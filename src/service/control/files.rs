@@ -6,11 +6,13 @@ use super::apps::{add_times, find, id_of, manage, new_record, states};
 use super::{Answer, AppState, ControlError, LaunchRecord, ServiceCalls};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
+use crate::profile::Store;
 use crate::service::CONFIG_DIR;
 use crate::service::clock::now_s;
 use crate::service::config::{Config, Mode, set_mode};
 use crate::service::history::{self, History};
 use crate::service::registry::Registry;
+use crate::service::state_lock::StateLock;
 
 /// The service's files. Each call reads those that it needs.
 pub struct ServiceFiles {
@@ -72,10 +74,17 @@ impl ServiceCalls for ServiceFiles {
     }
 
     fn ask(&self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
+        // A service that runs would write over what is changed here.
+        Store::create(&self.state_dir).map_err(ControlError::failed)?;
+        let _lock = StateLock::take(&self.state_dir).map_err(|error| {
+            ControlError::Failed(format!(
+                "{error}: the service runs and is not reached over the bus; try again, or stop it first"
+            ))
+        })?;
         let mut registry = self.registry()?;
         let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
         let (found, new) = match find(&registry, user, app) {
-            Err(ControlError::Unknown(_)) => (Vec::new(), Some(new_record(app, &rules, true)?)),
+            Err(ControlError::Unknown(_)) => (Vec::new(), Some(new_record(app, &rules, None)?)),
             found => (found?, None),
         };
         let apps = manage(&mut registry, user, true, found, new);
@@ -95,5 +104,23 @@ impl ServiceCalls for ServiceFiles {
 
     fn set_mode(&self, mode: Mode) -> Answer<()> {
         set_mode(&self.config_dir, mode).map_err(ControlError::failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_changed_below_a_service_that_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ServiceFiles::new(dir.path());
+        let ask = || files.ask(None, "/usr/bin/id", PhaseRequest::Learn);
+        let running = StateLock::take(dir.path()).unwrap();
+        let refused = ask().unwrap_err().to_string();
+        assert!(refused.contains("the service runs"), "{refused}");
+        assert!(!dir.path().join("managed.json").exists());
+        drop(running);
+        assert_eq!(ask().unwrap(), "/usr/bin/id");
     }
 }

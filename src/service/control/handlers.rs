@@ -90,7 +90,7 @@ impl Control for Service {
             return reply(Err(busy));
         }
         // Directories are looked at.
-        self.parts.worker.jobs.run(move |_| {
+        self.parts.worker.jobs.run(move || {
             reply(profile_data(key, &packed, is_administrator).map_err(ControlError::Failed));
         });
     }
@@ -113,9 +113,10 @@ impl Control for Service {
             Err(ControlError::Unknown(_)) => {
                 // To find the app, files are opened.
                 let rules = self.parts.watchlist.catalogue.rules().clone();
+                let asks = user.filter(|_| !is_administrator);
                 let (app, outbox) = (app.to_owned(), self.parts.outbox.clone());
-                self.parts.worker.jobs.run(move |_| {
-                    let new = new_record(&app, &rules, is_administrator);
+                self.parts.worker.jobs.run(move || {
+                    let new = new_record(&app, &rules, asks);
                     outbox.send(Message::Control(Box::new(move |service| {
                         reply(new.and_then(|new| {
                             service.ask_about(user, is_administrator, vec![], Some(new), request)
@@ -235,15 +236,15 @@ impl Service {
         }
     }
 
-    /// Has the worker answer a call that needs the history, `None` if there is none. If the worker has
-    /// ended, `reply` is dropped.
+    /// Has the worker answer a call that needs the history, `None` if there is none, whatever its other jobs wait for. If the
+    /// worker has ended, `reply` is dropped.
     fn with_history<T: 'static>(
         &self,
         reply: Reply<T>,
         answer: impl FnOnce(Option<&History>) -> Answer<T> + Send + 'static,
     ) {
-        if let Err(busy) = self.check_worker() {
-            return reply(Err(busy));
+        if self.parts.worker.jobs.are_many_on_written() {
+            return reply(Err(ControlError::Failed(BUSY.to_owned())));
         }
         self.parts.worker.jobs.run_on_written(move |records| {
             reply(answer(records.history()));

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::{FileReads, HistoryError};
 
-/// Version of the layout. A database of an [earlier one](EARLIER) is converted; one of another version is moved aside
-/// as if it were damaged.
+/// Version of the layout. A database of another version, earlier or later, is moved aside as if it were damaged.
 const VERSION: i64 = 4;
 
 /// The table and its indices, in the order of their names.
@@ -41,56 +40,6 @@ const LAYOUT: [&str; 4] = [
     "CREATE INDEX launches_by_app ON launches (app, uid)",
     "CREATE INDEX launches_by_time ON launches (time_s)",
     "CREATE INDEX launches_by_user ON launches (uid)",
-];
-
-/// A layout that this program once had.
-struct EarlierLayout {
-    version: i64,
-    /// The table and its indices, in the order of their names.
-    names: &'static [&'static str],
-    /// Copies the rows of the old table, which is `earlier` by then, into [`LAYOUT`].
-    copy: &'static str,
-}
-
-/// Version 1 did not record whose launch a row is: such rows are shown to the administrator alone. Version 2 knew
-/// nothing of background writes, version 3 not what launches read themselves.
-const EARLIER: [EarlierLayout; 3] = [
-    EarlierLayout {
-        version: 1,
-        names: &["launches", "launches_by_app", "launches_by_time"],
-        copy: "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
-            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us, note)
-        SELECT id, time_s, 0, app, kind, warmth, duration_us, waiting_us, read_bytes,
-            own_readaheads, switches, entries, until_first_us, 0, 0, note FROM earlier",
-    },
-    EarlierLayout {
-        version: 2,
-        names: &[
-            "launches",
-            "launches_by_app",
-            "launches_by_time",
-            "launches_by_user",
-        ],
-        copy: "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
-            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us, note)
-        SELECT id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
-            own_readaheads, switches, entries, until_first_us, 0, 0, note FROM earlier",
-    },
-    EarlierLayout {
-        version: 3,
-        names: &[
-            "launches",
-            "launches_by_app",
-            "launches_by_time",
-            "launches_by_user",
-        ],
-        copy: "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
-            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us,
-            waited_for_writes_us, note)
-        SELECT id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
-            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us,
-            waited_for_writes_us, note FROM earlier",
-    },
 ];
 
 /// Settings of the connection.
@@ -159,8 +108,6 @@ fn try_connect(path: &Path) -> rusqlite::Result<Connection> {
     db.execute_batch(SETTINGS)?;
     if pragma(&db, "page_count")? == 0 {
         lay_out(&mut db)?;
-    } else if let Some(earlier) = earlier(&db)? {
-        convert(&mut db, earlier)?;
     }
     check(&db)?;
     // No write-ahead log: one writer adds one row per launch, and reads are rare. A log would be a second
@@ -191,37 +138,6 @@ fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
     for sql in LAYOUT {
         transaction.execute_batch(sql)?;
     }
-    transaction.pragma_update(None, "user_version", VERSION)?;
-    transaction.commit()
-}
-
-/// The earlier layout that a database says it has.
-fn earlier(db: &Connection) -> rusqlite::Result<Option<&'static EarlierLayout>> {
-    let version = pragma(db, "user_version")?;
-    Ok(EARLIER.iter().find(|earlier| earlier.version == version))
-}
-
-/// Converts a database of an earlier layout, in one transaction.
-fn convert(db: &mut Connection, earlier: &EarlierLayout) -> rusqlite::Result<()> {
-    // Immediate: of two processes, the second one waits, and finds it done.
-    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut query =
-        transaction.prepare("SELECT name FROM sqlite_schema ORDER BY type = 'index', name")?;
-    let names = query.query_map([], |row| row.get(0))?;
-    let names: Vec<String> = names.collect::<rusqlite::Result<_>>()?;
-    drop(query);
-    if names != earlier.names || pragma(&transaction, "user_version")? != earlier.version {
-        return transaction.rollback();
-    }
-    for index in &earlier.names[1..] {
-        transaction.execute_batch(&format!("DROP INDEX {index}"))?;
-    }
-    transaction.execute_batch("ALTER TABLE launches RENAME TO earlier")?;
-    for sql in LAYOUT {
-        transaction.execute_batch(sql)?;
-    }
-    transaction.execute_batch(earlier.copy)?;
-    transaction.execute_batch("DROP TABLE earlier")?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }

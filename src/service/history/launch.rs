@@ -145,3 +145,51 @@ pub struct LaunchRecord {
     #[serde(with = "optional_word")]
     pub note: Option<String>,
 }
+
+impl LaunchRecord {
+    /// What was done with it, for people: a launch that was learned is prefetched, too, where there is a profile already,
+    /// and then shows nothing of a launch without.
+    pub fn done(&self) -> &'static str {
+        let is_prefetched = self.entries.is_some_and(|entries| entries > 0);
+        match self.kind {
+            Kind::Learned if is_prefetched => "learned + prefetched",
+            Kind::Learned => "learned",
+            Kind::Prefetched => "prefetched",
+            // Neither: what a cold launch takes without us.
+            Kind::Withheld | Kind::Watched if self.warmth == Some(Warmth::Cold) => "cold",
+            Kind::Withheld => "withheld",
+            Kind::Watched => "watched",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cold_learned_prefetched_and_both_are_four_things() {
+        let done = |kind, warmth, entries| {
+            let launch = LaunchRecord {
+                kind,
+                warmth,
+                entries,
+                ..LaunchRecord::default()
+            };
+            launch.done()
+        };
+        let cold = Some(Warmth::Cold);
+        for (kind, warmth, entries, label) in [
+            (Kind::Learned, None, None, "learned"),
+            (Kind::Learned, cold, Some(0), "learned"),
+            (Kind::Learned, cold, Some(9), "learned + prefetched"),
+            (Kind::Prefetched, cold, Some(9), "prefetched"),
+            (Kind::Withheld, cold, None, "cold"),
+            (Kind::Watched, cold, None, "cold"),
+            (Kind::Withheld, Some(Warmth::Warm), None, "withheld"),
+            (Kind::Watched, None, None, "watched"),
+        ] {
+            assert_eq!(done(kind, warmth, entries), label, "{kind} {entries:?}");
+        }
+    }
+}

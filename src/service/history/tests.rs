@@ -6,8 +6,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::Warmth;
 
-mod earlier;
-
 /// Some time in 2024.
 const NOW_S: u64 = 20_000 * DAY_S;
 
@@ -413,6 +411,7 @@ fn damaged_and_foreign_files_are_moved_aside() {
     }
     for (bytes, change) in [
         (&sound[..], "PRAGMA user_version = 5"),
+        (&sound[..], "PRAGMA user_version = 3"),
         (
             &sound[..],
             "CREATE TRIGGER later AFTER INSERT ON launches BEGIN SELECT 1; END",

@@ -211,6 +211,20 @@ fn a_launch_that_no_recorder_was_ready_for_is_recorded_late_and_says_so() {
 }
 
 #[test]
+fn what_was_recorded_late_and_came_to_nothing_is_no_evidence_against_an_app() {
+    for (in_time, expected) in [(true, 1), (false, 0)] {
+        let mut scene = Scene::with_profiles(&[]);
+        scene.system.recorder_is_ready = in_time;
+        scene.call(1, APP, Plan::Learn);
+        scene.execute(1, APP, Plan::Learn);
+        scene.record(1, StateEvent::NotRecorded);
+        let done = scene.system.done.iter();
+        let reported = done.filter(|action| **action == StateAction::ReportNotLearned);
+        assert_eq!(reported.count(), expected);
+    }
+}
+
+#[test]
 fn a_recorder_is_asked_for_once() {
     let mut scene = Scene::with_profiles(&[]);
     (scene.system.recorder_is_ready, scene.system.no_recorder) = (true, true);

@@ -11,7 +11,7 @@ pub struct LaunchPolicy {
     pub plan: Plan,
     /// Whether the app has a profile.
     pub has_profile: bool,
-    /// Whether the kernel records it since execve was called; only where it is to be learned.
+    /// Whether it is recorded from its beginning, the call of execve or its announcement; only where it is to be learned.
     pub is_recorded: bool,
 }
 
@@ -230,7 +230,8 @@ impl LaunchState {
             StateEvent::Recorded => vec![StateAction::KeepProfile {
                 alone: self.thread == ThreadPhase::None,
             }],
-            StateEvent::NotRecorded => vec![StateAction::ReportNotLearned],
+            // What was recorded late says nothing about the app: it may have read all before.
+            StateEvent::NotRecorded if policy.is_recorded => vec![StateAction::ReportNotLearned],
             _ => Vec::new(),
         };
         let (state, then) = match self.stage {

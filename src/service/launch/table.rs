@@ -222,7 +222,7 @@ impl Launches {
         }
     }
 
-    /// The service stops: nothing is held, read or counted any more.
+    /// The service stops: nothing is read or counted any more.
     pub fn stop(&mut self, outside: &mut impl Outside) {
         let launches: Vec<u64> = self.followed.keys().copied().collect();
         for launch in launches {

@@ -42,8 +42,8 @@ fn a_managed_program_that_is_declared_a_launcher_is_managed_no_longer() {
         ("/usr/bin/env", Some("x")),
     ] {
         let marks = Marks {
-            names: Vec::new(),
             argument: argument.map(str::to_owned),
+            ..Marks::default()
         };
         registry.insert(Record::new(
             UserApp::new(0, id),
@@ -65,7 +65,7 @@ fn a_managed_program_that_is_declared_a_launcher_is_managed_no_longer() {
 /// Waits until the worker has done its jobs, and takes what came of them.
 fn take_results(apps: &mut ManagedApps, inbox: &Inbox) {
     let (done, all_done) = channel();
-    apps.jobs.run(move |_| done.send(()).unwrap());
+    apps.jobs.run(move || done.send(()).unwrap());
     all_done.recv().unwrap();
     for message in inbox.take() {
         match message {
@@ -128,7 +128,7 @@ fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
     learned.created += 1;
     let in_force = learned.history[0].params.shift_bytes;
     apps.reschedule(&key(), with_shift(0));
-    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None);
+    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None, true);
     take_results(&mut apps, &inbox);
     assert_eq!(shift(&apps), Some(in_force));
 
@@ -159,7 +159,7 @@ fn profiles_that_are_read_again_replace_none_that_was_learned_or_forgotten_meanw
     apps.load_again(&Rules::none());
     let mut learned = with_live(profile());
     learned.history[0].params.shift_bytes = 1 << 18;
-    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None);
+    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None, true);
     take_results(&mut apps, &inbox);
     assert_eq!(shift(&apps), Some(1 << 18));
 
@@ -210,7 +210,7 @@ fn an_app_that_is_forgotten_while_it_is_learned_stays_so() {
         summary: LearnSummary::default(),
     };
     let cached = CachedProfile::load(&learned.profile).unwrap();
-    apps.keep(&key(), cached, learned, None);
+    apps.keep(&key(), cached, learned, None, true);
     take_results(&mut apps, &inbox);
     assert_eq!(shift(&apps), None);
     assert_eq!(apps.store.load(profile().app.key()).unwrap(), None);
@@ -222,7 +222,7 @@ fn apps_of_a_lost_registry_are_named_if_they_were_learned_by_hand() {
     assert_eq!(added(&one_app(dir.path()).0), Some(Added::User));
     let live = CachedProfile::load(&with_live(profile())).unwrap();
     let (mut registry, _) = Registry::load(dir.path()).unwrap();
-    registry.insert(record_of(&key(), &live, &Rules::none()).unwrap());
+    registry.insert(record_of(&key(), &live, &Rules::none(), &MountTable::parse(b"")).unwrap());
     assert_eq!(registry.records[&key()].added, Added::Owner);
 }
 

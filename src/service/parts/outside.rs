@@ -29,6 +29,11 @@ const MOST_THREADS: usize = 256;
 /// Why a launch is left alone although its app is managed.
 const HANGS: &str = "a thread of the service that has worked for an earlier launch hangs";
 
+/// Why a launch of a user's is left alone whose other launches were recorded, or read ahead for, as much as one user's may be.
+const MUCH_RECORDED: &str = "launches of this user were recorded for two minutes lately, and a tenth of the time comes back";
+const MUCH_READ: &str =
+    "4 GiB were read ahead for launches of this user lately, and 1 GiB a minute comes back";
+
 impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         let counts = self.kernel.counts(launch)?;
@@ -63,7 +68,13 @@ impl Outside for Parts {
         let number = launch.number;
         match action {
             StateAction::StartPrefetch => return self.start_prefetch(launch),
-            StateAction::StartRecording { .. } => return self.start_recording(launch),
+            StateAction::StartRecording { late } => {
+                let started = self.start_recording(launch, late);
+                if started.is_err() {
+                    self.give_recorder_up(number);
+                }
+                return started;
+            }
             StateAction::WatchCompletion => {
                 let profile = self.apps.profiles.get(&launch.start.key);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
@@ -74,9 +85,14 @@ impl Outside for Parts {
                 let switched = self.waits.switch_on(|| self.kernel.wait_programs());
                 self.check("waits are not counted", switched);
             }
-            StateAction::CountLaunch => self.count_launch(&launch.start),
+            StateAction::CountLaunch => {
+                self.recorders.executed(number, &launch.start.app);
+                self.count_launch(&launch.start);
+            }
             StateAction::TakeReport | StateAction::StopPrefetch => {
-                launch.set_report(self.prefetchers.end(number));
+                let read = self.kernel.counts(number);
+                let bytes = read.map(|counts| counts.prefetch_bytes);
+                launch.set_report(self.prefetchers.end(number, bytes));
             }
             StateAction::KeepProfile { alone } => self.keep_profile(launch, alone),
             StateAction::ReportNotLearned => {
@@ -112,8 +128,13 @@ impl Parts {
         if self.threads.hangs_for(&app.key) {
             return Err(format!("not prefetched: {HANGS}"));
         }
+        if !self.prefetchers.has_share(app.key.uid, profile.bytes) {
+            return Err(format!("not prefetched: {MUCH_READ}"));
+        }
         let options = PrefetchOptions {
             memory: MemoryLimits::from(&self.config.prefetch),
+            elevators: Some(Arc::clone(&self.elevators)),
+            launched: i32::try_from(launch.start.pid).ok(),
             ..PrefetchOptions::default()
         };
         self.prefetchers
@@ -125,7 +146,7 @@ impl Parts {
         Ok(())
     }
 
-    fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
+    fn start_recording(&mut self, launch: &FollowedLaunch, late: bool) -> Result<(), String> {
         if !self.recorders.can_record() {
             return Err("not learned: tracing cannot be had".to_owned());
         }
@@ -136,6 +157,9 @@ impl Parts {
         };
         if self.threads.hangs_for(&app.key) {
             return Err(format!("not learned: {HANGS}"));
+        }
+        if !self.recorders.has_share(app.key.uid) {
+            return Err(format!("not learned: {MUCH_RECORDED}"));
         }
         let limits = start.limits;
         let job = LiveJob {
@@ -148,7 +172,7 @@ impl Parts {
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
         };
-        let recorded = self.recorders.record(job);
+        let recorded = self.recorders.record(job, late);
         // There may be another app to learn.
         let kept = self.recorders.keep_as_many();
         let taken = matches!(recorded, Ok(true));
@@ -208,7 +232,9 @@ impl Parts {
             requests: launch.figures.own_readaheads(),
         });
         let key = &launch.start.key;
-        self.apps.keep(key, recorded.cached, recorded.learned, cold);
+        let is_whole = launch.start.policy.is_recorded;
+        let (cached, learned) = (recorded.cached, recorded.learned);
+        self.apps.keep(key, cached, learned, cold, is_whole);
         if self.config.prefetch.probe {
             self.probes.learned(key, Instant::now());
         }
@@ -271,7 +297,7 @@ impl Parts {
             return self.enter(ended);
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
-        self.worker.jobs.run(move |_| {
+        self.worker.jobs.run(move || {
             let missed = Missed::find(&packed, ended.key.uid, &ended.figures, reads);
             let launch = Box::new(ended);
             outbox.send(Message::Missed { launch, missed });

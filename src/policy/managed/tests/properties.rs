@@ -34,7 +34,6 @@ prop_compose! {
             missed,
             report: prefetched.then_some(report),
             switches,
-            held_us: 0,
         }
     }
 }

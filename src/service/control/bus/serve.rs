@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime;
@@ -24,6 +25,9 @@ const QUEUE: usize = 256;
 /// How long the bus may take to accept the connection, and each signal.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// How long the end of the service waits for signals that are queued: a bus that does not answer must not keep it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Time between two rounds of changes of apps, each of a few for each user.
 const ROUND_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -33,7 +37,8 @@ const ROUND_INTERVAL: Duration = Duration::from_millis(250);
 pub struct Bus {
     /// `None` only while being dropped.
     queue: Option<mpsc::Sender<Item>>,
-    thread: Option<JoinHandle<()>>,
+    /// Disconnected once the thread has ended.
+    ended: Mutex<Receiver<()>>,
     work: Arc<BusWork>,
 }
 
@@ -78,12 +83,17 @@ pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
     let (queue, items) = mpsc::channel(QUEUE);
     let work = Arc::new(BusWork::default());
     let of_thread = Arc::clone(&work);
-    let thread = thread::Builder::new()
+    let (alive, ended) = channel();
+    thread::Builder::new()
         .name("pf-bus".to_owned())
-        .spawn(move || runtime.block_on(run(interface, items, &of_thread)))?;
+        .spawn(move || {
+            // Dropped with the thread, also if it panics.
+            let _alive: Sender<()> = alive;
+            runtime.block_on(run(interface, items, &of_thread));
+        })?;
     Ok(Bus {
         queue: Some(queue),
-        thread: Some(thread),
+        ended: Mutex::new(ended),
         work,
     })
 }
@@ -118,8 +128,13 @@ impl Bus {
     /// Whether the thread has done anything since the last call. One that has ended, since the bus is gone, is not
     /// stuck.
     pub fn has_answered(&self) -> bool {
-        let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        let has_ended = self.ended().try_recv() == Err(TryRecvError::Disconnected);
         self.work.has_worked.swap(false, Ordering::AcqRel) || has_ended
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Receiver<()>> {
+        // Nothing can panic while it is locked.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, item: Item) -> bool {
@@ -129,13 +144,11 @@ impl Bus {
 }
 
 impl Drop for Bus {
-    /// Waits until the queued signals have been sent.
+    /// Waits until the queued signals have been sent, for a second at most.
     fn drop(&mut self) {
         self.queue = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed.
-            let _ = thread.join();
-        }
+        // Nothing is ever sent: it ends with the thread, or the time is over.
+        let _ = self.ended().recv_timeout(PATIENCE);
     }
 }
 
