@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 use crate::cli::coverage;
 use crate::cli::format::{date, mib, text_of};
 use crate::drive::KnownDrive;
-use crate::model::{App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, Span};
+use crate::model::{
+    App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, ReadOrder, Span,
+};
+use crate::schedule::formula;
 
-/// What the profile is of, what its drives can do, and its totals; between them what it covers of each file, or its
+/// What the profile is of, what its drives cost, and its totals; between them what it covers of each file, or its
 /// entries as the paper's pfviewer prints them, here with the file's path. Paths are cut where they do not fit into
 /// `columns`.
 pub fn lines(
@@ -78,11 +81,8 @@ pub fn drive_json(drive: &KnownDrive) -> Value {
     json!({
         "name": drive.name,
         "measured": drive.measured,
-        "model": drive.model,
-        "has_heads": drive.model.has_heads(),
-        "useful_depth": drive.model.useful_depth(),
-        "reorders": drive.model.reorders(),
-        "hole_pages": drive.model.hole_pages(),
+        "costs": drive.costs,
+        "class": formula::class(&drive.costs),
         "words": drive.describe(),
     })
 }
@@ -231,9 +231,14 @@ pub fn app_name(app: &App) -> String {
 
 /// How the profile is scheduled, in words.
 fn schedule_text(profile: &Profile) -> String {
-    match profile.is_in_access_order() {
-        true => params_text(&params(profile)),
-        false => "in the order of the disk, region by region, as a simulation of launch and drive has chosen".to_owned(),
+    let params = params(profile);
+    match (params.order, params.infill) {
+        (ReadOrder::Access, _) => params_text(&params),
+        (ReadOrder::Disk, Some(infill)) => format!(
+            "one sweep over the disk, metadata first, infill up to {} pages",
+            infill.hole_pages
+        ),
+        (ReadOrder::Disk, None) => "one sweep over the disk, metadata first, no infill".to_owned(),
     }
 }
 
@@ -376,6 +381,7 @@ fn word(value: &impl serde::Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::DriveClass;
     use crate::profile::generate::sample;
 
     #[test]
@@ -394,11 +400,17 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_in_the_order_of_the_disk_says_so() {
-        // Its data are in another order than they were accessed in.
+    fn a_profile_that_is_one_sweep_says_so() {
         let mut profile = sample("/bin/true");
-        assert!(schedule_text(&profile).starts_with("in the order of the disk"));
-        profile.entries.swap(1, 2);
         assert!(schedule_text(&profile).starts_with("range merge"));
+        let disk = |exact| Params::for_device(DriveClass::Rotational, exact);
+        for (exact, end) in [(true, "infill up to 4 pages"), (false, "no infill")] {
+            profile.history[0].params = disk(exact);
+            let text = schedule_text(&profile);
+            assert!(
+                text.starts_with("one sweep") && text.ends_with(end),
+                "{text}"
+            );
+        }
     }
 }
