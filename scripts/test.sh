@@ -86,7 +86,6 @@ main() {
     check
     part "Build of the release tests" build_programs
     part "Tiers of the tests" "$REPO/scripts/tiers.py" check "$TEST_PROGRAMS"
-    part "Order of functions" "$REPO/scripts/run_order.py" --check
     part "Debian package" test_package
     part "Virtual machine" build_machine
     trap - EXIT
