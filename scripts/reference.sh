@@ -20,9 +20,9 @@ policy/launch_figures.rs     Warmth
 cli/watch.rs                 json_line
 cli/show.rs                  list_json json span_json entry_json drive_json
 model/profile.rs             Learned Ended Revision
-model/params.rs              Params Infill DriveClass
+model/params.rs              Params ReadOrder Infill DriveClass
 model/hooks.rs               Hooks HookKind
-model/drive_model.rs         DriveModel Origin SeekCost QueuedCost NearCost
+model/drive_costs.rs         DriveCosts
 cli/probe.rs                 probed_json
 cli/learn.rs                 json
 learn/sequence/requirements.rs Requirements RequestCounts

@@ -230,7 +230,7 @@ pub fn report(profile: &Profile, summary: &LearnSummary, is_verbose: bool) {
     }
     if summary.lost_paths > 0 {
         say(&format!(
-            "{} paths could not be recorded: what their look-ups need may be missing",
+            "{} look-ups of paths could not be recorded: what they need may be missing",
             summary.lost_paths
         ));
     }

@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 use crate::cli::coverage;
 use crate::cli::format::{date, mib, text_of};
 use crate::drive::KnownDrive;
-use crate::model::{App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, Span};
+use crate::model::{
+    App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, ReadOrder, Span,
+};
+use crate::schedule::formula;
 
-/// What the profile is of, what its drives can do, and its totals; between them what it covers of each file, or its
+/// What the profile is of, what its drives cost, and its totals; between them what it covers of each file, or its
 /// entries as the paper's pfviewer prints them, here with the file's path. Paths are cut where they do not fit into
 /// `columns`.
 pub fn lines(
@@ -78,18 +81,12 @@ pub fn drive_json(drive: &KnownDrive) -> Value {
     json!({
         // The kernel's name of it.
         "name": drive.name,
-        // When it was measured, in seconds since the epoch; null: the model is a guess.
+        // When it was measured, in seconds since the epoch; null: the costs are those of its class.
         "measured": drive.measured,
-        // What it can do: `DriveModel`.
-        "model": drive.model,
-        // Whether seeks cost something.
-        "has_heads": drive.model.has_heads(),
-        // Requests in flight up to which more of them help; 1: one after the other.
-        "useful_depth": drive.model.useful_depth(),
-        // Whether it serves what is in flight in an order of its own.
-        "reorders": drive.model.reorders(),
-        // Largest hole that is worth reading along, in pages of 4 KiB.
-        "hole_pages": drive.model.hole_pages(),
+        // What reads from it cost: `DriveCosts`.
+        "costs": drive.costs,
+        // What follows: `DriveClass`.
+        "class": formula::class(&drive.costs),
         // All of it in words.
         "words": drive.describe(),
     })
@@ -283,9 +280,14 @@ pub fn app_name(app: &App) -> String {
 
 /// How the profile is scheduled, in words.
 fn schedule_text(profile: &Profile) -> String {
-    match profile.is_in_access_order() {
-        true => params_text(&params(profile)),
-        false => "in the order of the disk, region by region, as a simulation of launch and drive has chosen".to_owned(),
+    let params = params(profile);
+    match (params.order, params.infill) {
+        (ReadOrder::Access, _) => params_text(&params),
+        (ReadOrder::Disk, Some(infill)) => format!(
+            "one sweep over the disk, metadata first, infill up to {} pages",
+            infill.hole_pages
+        ),
+        (ReadOrder::Disk, None) => "one sweep over the disk, metadata first, no infill".to_owned(),
     }
 }
 
@@ -435,6 +437,7 @@ fn word(value: &impl serde::Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::DriveClass;
     use crate::profile::generate::sample;
 
     #[test]
@@ -453,11 +456,17 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_in_the_order_of_the_disk_says_so() {
-        // Its data are in another order than they were accessed in.
+    fn a_profile_that_is_one_sweep_says_so() {
         let mut profile = sample("/bin/true");
-        assert!(schedule_text(&profile).starts_with("in the order of the disk"));
-        profile.entries.swap(1, 2);
         assert!(schedule_text(&profile).starts_with("range merge"));
+        let disk = |exact| Params::for_device(DriveClass::Rotational, exact);
+        for (exact, end) in [(true, "infill up to 4 pages"), (false, "no infill")] {
+            profile.history[0].params = disk(exact);
+            let text = schedule_text(&profile);
+            assert!(
+                text.starts_with("one sweep") && text.ends_with(end),
+                "{text}"
+            );
+        }
     }
 }

@@ -29,8 +29,6 @@ mod launch_figures;
 mod learned_launches;
 mod managed;
 mod obsolete;
-mod order_trial;
-mod probe_times;
 mod relearn;
 mod shield;
 mod tuned_parameter;
@@ -43,8 +41,6 @@ pub use launch_figures::{LaunchFigures, Warmth};
 pub use learned_launches::LearnedLaunches;
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
 pub use obsolete::{Checked, Finding, check_files};
-pub use order_trial::OrderTrial;
-pub use probe_times::{ProbeEnd, ProbeTimes, is_to_be_measured};
 pub use relearn::Relearning;
 pub use shield::{
     DriveLook, Lever, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState,
