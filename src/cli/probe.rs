@@ -112,11 +112,17 @@ fn probed_text(drive: &ProbedDrive, known: &KnownDrive) -> String {
 
 fn probed_json(drive: &ProbedDrive, known: &KnownDrive) -> serde_json::Value {
     let mut value = drive_json(known);
+    // What the drive is known by; empty: it cannot be recognised, and what was measured is not kept.
     value["identities"] = serde_json::json!(drive.identities);
+    // What it was read through, such as `/dev/sda` or `12 files`.
     value["through"] = serde_json::json!(text_of(drive.through.as_bytes()));
+    // Reads of the probe.
     value["reads"] = serde_json::json!(drive.reads);
+    // Their size.
     value["bytes"] = serde_json::json!(drive.bytes);
+    // How long they took, in seconds.
     value["seconds"] = serde_json::json!(drive.time.as_secs_f64());
+    // Requests of others meanwhile; null: not known.
     value["others"] = serde_json::json!(drive.others);
     value
 }
