@@ -1,9 +1,8 @@
 //! Compiles the C parts: the BPF objects, each with a Rust skeleton generated from it, and the shim to
-//! libext2fs. Says how the program is linked.
+//! libext2fs.
 
-use std::fmt::Write;
+use std::env;
 use std::path::PathBuf;
-use std::{env, fs};
 
 use libbpf_cargo::SkeletonBuilder;
 
@@ -11,7 +10,6 @@ fn main() {
     build_skeleton("paralfetch");
     build_skeleton("waits");
     build_ext4_shim();
-    order_functions();
 }
 
 /// `src/kernel/bpf/NAME.bpf.c` → `$OUT_DIR/NAME.skel.rs`.
@@ -64,36 +62,4 @@ fn build_ext4_shim() {
             panic!("cannot link {library}: {error}");
         }
     }
-}
-
-/// Has what `paralfetch run` executes linked side by side: a launch waits for each page of the program that is not cached,
-/// one after another.
-///
-/// Where the compiler names functions by other rules, nothing is moved: `scripts/run_order.py --check` tells.
-fn order_functions() {
-    const LIST: &str = "src/cli/run.order";
-    println!("cargo:rerun-if-changed={LIST}");
-    println!("cargo:rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
-    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    // These take no linker script that adds to their own. A flag ends with the linker's name (`-fuse-ld=mold`).
-    let named = |linker: &&str| flags.split('\x1f').any(|flag| flag.ends_with(linker));
-    if let Some(linker) = ["mold", "wild", "gold"].into_iter().find(named) {
-        println!(
-            "cargo:warning={linker} cannot order functions: `paralfetch run` will read more of its own program"
-        );
-        return;
-    }
-    let list =
-        fs::read_to_string(LIST).unwrap_or_else(|error| panic!("cannot read {LIST}: {error}"));
-    let mut script = "SECTIONS {\n  .text.run : {\n".to_owned();
-    for name in list.lines().filter(|line| !line.starts_with('#')) {
-        // The compiler sets functions apart that it takes for seldom called.
-        writeln!(script, "    *(.text.{name} .text.unlikely.{name})").expect("a String takes all");
-    }
-    script.push_str("  }\n}\nINSERT BEFORE .text;\n");
-    let file = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("run.ld");
-    fs::write(&file, script)
-        .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
-    let file = file.display();
-    println!("cargo:rustc-link-arg-bin=paralfetch=-Wl,-T,{file}");
 }

@@ -14,12 +14,17 @@ FUZZ_MANIFEST=fuzz/Cargo.toml
 # Longest time of one program of unit tests, in seconds: a hundred times what it needs on a quiet machine.
 UNIT_SECONDS=600
 
+# members: the names of our crates.
+members() { cargo metadata --no-deps --offline --locked --format-version=1 | grep -o '"name":"[a-z-]*","version"' | cut -d '"' -f 4; }
+
 format() {
     cargo fmt --all --check
     cargo fmt --manifest-path "$FUZZ_MANIFEST" --check
 }
 
-lints() { cargo clippy --workspace --all-targets --locked -- -D warnings; }
+# In the release build's profile, here and below: what crates of others need of C and of the compiler is then made once for
+# lints, documentation, unit tests and the release tests.
+lints() { cargo clippy --workspace --all-targets --release --locked -- -D warnings; }
 
 scripts() {
     cd "$REPO"
@@ -38,15 +43,23 @@ release_notes() {
 # Private items, too, whose comments name each other as often.
 documentation() {
     RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
-        cargo doc --workspace --no-deps --document-private-items --locked
+        cargo doc --workspace --no-deps --document-private-items --release --locked
 }
 
-# Debug builds, for the compiler's checks of arithmetic. A test that waits for ever fails like any other.
+# Our own crates as debug builds have them, for the compiler's checks of arithmetic. A test that waits for ever fails like
+# any other.
 unit_tests() {
-    local program status=0
+    local program crate status=0 debug=()
+    for crate in $(members); do
+        debug+=(--config "profile.release.package.$crate.opt-level=0"
+            --config "profile.release.package.$crate.debug=\"line-tables-only\""
+            --config "profile.release.package.$crate.debug-assertions=true"
+            --config "profile.release.package.$crate.overflow-checks=true")
+    done
     while read -r program; do
         (cd "$REPO" && as_invoker timeout --kill-after=10 "$UNIT_SECONDS" "$program") 2>&1 | tee -a "$TESTS_LOG" || status=1
-    done < <(cargo test --workspace --lib --locked --no-run --message-format=json-render-diagnostics | test_programs)
+    done < <(cargo test --workspace --lib --release --locked "${debug[@]}" --no-run \
+        --message-format=json-render-diagnostics | test_programs)
     return "$status"
 }
 

@@ -4,11 +4,13 @@
   scripts/check_docs.py
 
 Files named in backticks or linked relatively from the pages in the root and docs/*.md exist; tests
-named in the table of faults in docs/service.md exist under that name. Exits with 1 otherwise.
+named in the table of faults in docs/service.md exist under that name; dist/reference.md is what the source says.
+Exits with 1 otherwise.
 """
 
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -61,6 +63,14 @@ def check_tests():
                 yield f"names the test {name}, which does not exist"
 
 
+def check_reference():
+    made = subprocess.run([ROOT / "scripts/reference.sh"], stdout=subprocess.PIPE, text=True, check=False)
+    if made.returncode != 0:
+        yield "cannot be made: see above"
+    elif made.stdout != (ROOT / "dist/reference.md").read_text():
+        yield "is out of date: scripts/reference.sh >dist/reference.md"
+
+
 def main():
     problems = []
     for page in PAGES:
@@ -69,6 +79,7 @@ def main():
         for problem in [*check_links(page), *check_paths(page)]:
             problems.append(f"{page.relative_to(ROOT)} {problem}")
     problems += [f"docs/service.md {problem}" for problem in check_tests()]
+    problems += [f"dist/reference.md {problem}" for problem in check_reference()]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

@@ -5,9 +5,9 @@ mod announce;
 mod config;
 mod desktop_entry;
 mod ext4_image;
-mod kept_models;
 mod knob_record;
 mod launchers;
+mod measured_drives;
 mod mountinfo;
 mod proc_files;
 mod profile_body;
@@ -35,9 +35,9 @@ pub const TARGETS: [Target; 14] = [
     ("ext4_superblock", |bytes| {
         ext4_image::check(Damaged::Superblock, bytes)
     }),
-    ("kept_models", kept_models::check),
     ("knob_record", knob_record::check),
     ("launchers", launchers::check),
+    ("measured_drives", measured_drives::check),
     ("mountinfo", mountinfo::check),
     ("proc_files", proc_files::check),
     ("profile_body", profile_body::check),

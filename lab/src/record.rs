@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use paralfetch::model::DriveModel;
+use paralfetch::model::DriveCosts;
 use serde::{Deserialize, Serialize};
 
 /// One line of `results.jsonl`.
@@ -41,9 +41,9 @@ pub struct Session {
     pub version: String,
     /// read_ahead_kb of the drive, in KiB.
     pub read_ahead_kb: u32,
-    /// The drive's model as the product has measured it, if a scenario needs it: launches are predicted by it.
+    /// What the drive's reads cost as the product has measured it, if a scenario needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<DriveModel>,
+    pub costs: Option<DriveCosts>,
 }
 
 /// What a learning run found.
@@ -281,9 +281,6 @@ pub struct Launch {
     pub effort: Option<Effort>,
     /// Processor time of the drive's emulator, in seconds.
     pub emulator_cpu: f64,
-    /// When a simulation expected it to end, in seconds, where the drive's model was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<f64>,
     /// What disturbed the run, in words; such runs are repeated and left out of the reports.
     pub disturbed: Vec<String>,
     /// What the service did, in the scenarios `service-…`, which are numbered by launches.

@@ -217,7 +217,6 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
         devices: sequence.devices,
         files: sequence.files,
         entries: schedule(&sequence.log, &params),
-        hold: None,
         fault_around: Vec::new(),
         unused: Vec::new(),
         learned_at: Vec::new(),

@@ -57,20 +57,33 @@ pub fn json(results: &Results) -> Value {
     let command = command_text(results);
     let item = |(name, series, times): (&str, &Series, TimeSummary)| {
         let mut item = json!(times);
+        // Of a scenario: the command, with the scenario before it.
         item["command"] = json!(format!("{name}: {command}"));
+        // `cold`, `prefetch` or `warm`.
         item["scenario"] = json!(name);
+        // Launch times in seconds.
         item["times"] = json!(series.seconds);
+        // What the app read itself, a number for each launch.
         item["read_bytes"] = json!(series.read_bytes);
+        // Its read requests, a number for each launch.
         item["read_requests"] = json!(series.read_requests);
+        // What the prefetch thread read, a number for each launch.
         item["prefetch_bytes"] = json!(series.prefetch_bytes);
+        // Its read requests, a number for each launch.
         item["prefetch_requests"] = json!(series.prefetch_requests);
         item
     };
     json!({
+        // Words of the command.
         "command": results.command,
+        // What ended a launch: `exit` or `quiet`.
         "until": results.until,
+        // An item for each scenario: a `TimeSummary` and the members above.
         "results": rows(results).into_iter().map(item).collect::<Vec<_>>(),
+        // Of medians: (cold - prefetch) / (cold - warm); null if one of them was not launched, or warm launches are
+        // not faster.
         "gap_closed": results.gap_closed,
+        // Of medians: 1 - prefetch / cold; null if one of them was not launched.
         "reduction": results.reduction,
     })
 }

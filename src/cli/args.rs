@@ -66,7 +66,7 @@ pub enum CliCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Measure the drive that a device or path is on, and keep its model
+    /// Measure what reads from the drive that a device or path is on cost
     Probe {
         /// A block device, or a file or directory on the drive
         #[arg(value_name = "DEV|PATH")]

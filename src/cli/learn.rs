@@ -173,21 +173,37 @@ fn write_json(file: Option<&Path>, profile: &Profile, summary: &LearnSummary) {
 fn json(profile: &Profile, summary: &LearnSummary) -> Value {
     let pages: u64 = profile.entries.iter().map(|entry| entry.span.len).sum();
     json!({
+        // The app's path, or `launcher:name`.
         "app": text_of(&profile.app.path),
+        // The directory that it is chrooted into, or null.
         "root": profile.app.root.as_deref().map(text_of),
+        // How: `Learned`.
         "learned": profile.learned,
+        // What ended the launch: `Ended`.
         "ended": profile.ended,
+        // Reads of the launch sequence.
         "log_entries": profile.log_entries,
+        // Prefetch entries.
         "entries": profile.entries.len(),
+        // What they read, in pages of 4 KiB.
         "pages": pages,
+        // Files of which they read data.
         "files": profile.scheduled_files(),
+        // From execve to the end of the launch, in seconds.
         "duration_s": summary.duration.as_secs_f64(),
+        // What the launch required, as the paper's Table 1 counts it: `Requirements`.
         "required": summary.required,
+        // What the launch sequence was made from, and what was left out: `ResolveReport`.
         "resolved": summary.resolved,
+        // Time for finding missing metadata and places on the disk, in seconds.
         "resolving_s": summary.resolving.as_secs_f64(),
+        // Time for the schedule, in seconds.
         "scheduling_s": summary.scheduling.as_secs_f64(),
+        // How uses of cached pages were traced: `Hooks`.
         "hooks": profile.hooks,
+        // Whether a fault on a cached page tells the page that was touched; otherwise one of 16 around it.
         "exact_faults": summary.exact_faults,
+        // Paths that could not be recorded.
         "lost_paths": summary.lost_paths,
     })
 }
@@ -214,7 +230,7 @@ pub fn report(profile: &Profile, summary: &LearnSummary, is_verbose: bool) {
     }
     if summary.lost_paths > 0 {
         say(&format!(
-            "{} paths could not be recorded: what their look-ups need may be missing",
+            "{} look-ups of paths could not be recorded: what they need may be missing",
             summary.lost_paths
         ));
     }

@@ -14,7 +14,7 @@ use super::page::{BEGIN, LaunchPage, MachineText, page, short_name};
 use super::profiles::write_out;
 use super::service::{failed, service_or_files};
 use super::{Failure, say};
-use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
+use crate::drive::{KnownDrive, MeasuredDrives, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::service::control::bus::{Client, MAX_LAUNCHES};
 use crate::service::control::{AppState, ServiceCalls};
@@ -164,7 +164,7 @@ fn drives(state_dir: &Path, app: &str) -> Vec<KnownDrive> {
         return Vec::new();
     };
     // Only root may read what was measured.
-    let kept = KeptModels::load(state_dir).unwrap_or_default();
+    let kept = MeasuredDrives::load(state_dir).unwrap_or_default();
     known_drives([found.dev()], &Sysfs::default(), &mounts, &kept)
 }
 
@@ -177,7 +177,7 @@ fn file_of(app: &str) -> Option<&str> {
     path.starts_with('/').then_some(path)
 }
 
-/// A drive in words; a guess of what it can do is left out.
+/// A drive in words; what was not measured is left out.
 fn drive_text(drive: &KnownDrive) -> String {
     match drive.measured {
         Some(_) => format!("{}: {}", drive.name, drive.describe()),

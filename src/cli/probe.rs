@@ -1,4 +1,4 @@
-//! `probe`: measures drives, and keeps their models.
+//! `probe`: measures drives, and keeps what their reads cost.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -10,11 +10,11 @@ use super::progress::Progress;
 use super::show::{drive_json, drive_line};
 use super::{Failure, say};
 use crate::drive::{
-    KeptModel, KeptModels, KnownDrive, ProbeError, ProbedDrive, Sysfs, probe as measure,
+    KnownDrive, MeasuredDrive, MeasuredDrives, ProbeError, ProbedDrive, Sysfs, probe as measure,
 };
 use crate::profile::Store;
 
-/// Measures the drives below `path`, prints each in words and keeps its model, also if one after it cannot be measured.
+/// Measures the drives below `path`, prints each in words and keeps what its reads cost, also if one after it cannot be measured.
 pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(), Failure> {
     let sysfs = Sysfs::default();
     let progress = RefCell::new(Progress::new());
@@ -41,7 +41,7 @@ pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(),
     let known = |drive: &ProbedDrive| KnownDrive {
         name: drive.name.clone(),
         claim: sysfs.claim(drive.dev),
-        model: drive.model.clone(),
+        costs: drive.costs,
         measured: Some(now),
     };
     let text = match json {
@@ -69,24 +69,24 @@ pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(),
 fn keep(state_dir: &Path, probed: &[ProbedDrive], now: u64) -> Result<(), Failure> {
     Store::create(state_dir)?;
     // What cannot be used is replaced.
-    let mut models = KeptModels::load(state_dir).unwrap_or_else(|error| {
+    let mut drives = MeasuredDrives::load(state_dir).unwrap_or_else(|error| {
         say(&error.to_string());
-        KeptModels::default()
+        MeasuredDrives::default()
     });
     for drive in probed {
-        let kept = models.keep(KeptModel {
+        let kept = drives.keep(MeasuredDrive {
             identities: drive.identities.clone(),
             measured: now,
-            model: drive.model.clone(),
+            costs: drive.costs,
         });
         if !kept {
             say(&format!(
-                "{} has no serial number and no mounted file system with a UUID: its model is not kept",
+                "{} has no serial number and no mounted file system with a UUID: what was measured is not kept",
                 drive.name
             ));
         }
     }
-    Ok(models.save(state_dir)?)
+    Ok(drives.save(state_dir)?)
 }
 
 /// An error, with what to do.
@@ -112,11 +112,17 @@ fn probed_text(drive: &ProbedDrive, known: &KnownDrive) -> String {
 
 fn probed_json(drive: &ProbedDrive, known: &KnownDrive) -> serde_json::Value {
     let mut value = drive_json(known);
+    // What the drive is known by; empty: it cannot be recognised, and what was measured is not kept.
     value["identities"] = serde_json::json!(drive.identities);
+    // What it was read through, such as `/dev/sda` or `12 files`.
     value["through"] = serde_json::json!(text_of(drive.through.as_bytes()));
+    // Reads of the probe.
     value["reads"] = serde_json::json!(drive.reads);
+    // Their size.
     value["bytes"] = serde_json::json!(drive.bytes);
+    // How long they took, in seconds.
     value["seconds"] = serde_json::json!(drive.time.as_secs_f64());
+    // Requests of others meanwhile; null: not known.
     value["others"] = serde_json::json!(drive.others);
     value
 }
@@ -127,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::drive::DriveClaim;
-    use crate::model::{DriveClass, DriveModel};
+    use crate::model::{DriveClass, DriveCosts};
 
     #[test]
     fn hostile_paths_do_not_reach_the_terminal() {
@@ -137,7 +143,7 @@ mod tests {
             name: "sda".to_owned(),
             dev: 8 << 8,
             identities: Vec::new(),
-            model: DriveModel::guess(class),
+            costs: DriveCosts::of_class(class),
             through: path.to_owned(),
             reads: 1,
             bytes: 4096,
@@ -150,7 +156,7 @@ mod tests {
                 class,
                 is_virtual: false,
             },
-            model: drive.model.clone(),
+            costs: drive.costs,
             measured: None,
         };
         let text = probed_text(&drive, &known);

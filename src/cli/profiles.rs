@@ -13,7 +13,7 @@ use super::tables::{apps_table, user_column};
 use super::terminal::{columns, joined};
 use super::{Failure, say, show as print};
 use crate::cli::format::text_of;
-use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
+use crate::drive::{KnownDrive, MeasuredDrives, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::model::Profile;
 use crate::process::User;
@@ -99,13 +99,13 @@ fn profile_of_service(user: Option<u32>, app: &OsStr) -> Result<Profile, Failure
 
 /// The drives that a profile's devices are on. What cannot be known of them is left out, and said on standard error.
 fn drives(state_dir: &Path, profile: &Profile) -> Vec<KnownDrive> {
-    // Only root may read what was measured of them, and a guess in its place would contradict that.
+    // Only root may read what was measured of them, and the numbers of its class in its place would contradict that.
     if is_the_services(state_dir) {
         return Vec::new();
     }
-    let kept = KeptModels::load(state_dir).unwrap_or_else(|error| {
+    let kept = MeasuredDrives::load(state_dir).unwrap_or_else(|error| {
         say(&error.to_string());
-        KeptModels::default()
+        MeasuredDrives::default()
     });
     let mounts = match MountTable::read() {
         Ok(mounts) => mounts,

@@ -177,21 +177,32 @@ fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
         .chain(&misses.others)
         .map(|miss| {
             let mut line = json!(miss);
+            // `miss`: with the members of a `Miss`.
             line["type"] = json!("miss");
             line
         })
         .collect();
     lines.extend(waits::json_lines(&verdict.waits));
     lines.push(json!({
+        // `totals`: the last line, with the members below.
         "type": "totals",
+        // Misses without those of others.
         "requests": misses.total.requests,
+        // Their pages of 4 KiB.
         "pages": misses.total.pages,
+        // The same by reason, as far as there are any: `RequestCount`.
         "by_reason": misses.by_reason,
+        // Requests of others.
         "others": misses.others.len(),
+        // Pages of files that were created meanwhile: nothing was read.
         "made_pages": misses.made_pages,
+        // Reads of the launch sequence that the profile was made from.
         "launch_requests": misses.launch_requests,
+        // `requests` / `launch_requests`; 0 if that is 0.
         "miss_ratio": misses.ratio(),
+        // The launch, as far as it was recorded, in microseconds.
         "duration_us": u64::try_from(verdict.duration.as_micros()).unwrap_or(u64::MAX),
+        // Events that were lost: there may be more misses.
         "lost_events": verdict.lost,
     }));
     lines

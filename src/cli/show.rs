@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 use crate::cli::coverage;
 use crate::cli::format::{date, mib, text_of};
 use crate::drive::KnownDrive;
-use crate::model::{App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, Span};
+use crate::model::{
+    App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, ReadOrder, Span,
+};
+use crate::schedule::formula;
 
-/// What the profile is of, what its drives can do, and its totals; between them what it covers of each file, or its
+/// What the profile is of, what its drives cost, and its totals; between them what it covers of each file, or its
 /// entries as the paper's pfviewer prints them, here with the file's path. Paths are cut where they do not fit into
 /// `columns`.
 pub fn lines(
@@ -76,13 +79,15 @@ pub fn drive_line(drive: &KnownDrive) -> String {
 /// A drive for programs.
 pub fn drive_json(drive: &KnownDrive) -> Value {
     json!({
+        // The kernel's name of it.
         "name": drive.name,
+        // When it was measured, in seconds since the epoch; null: the costs are those of its class.
         "measured": drive.measured,
-        "model": drive.model,
-        "has_heads": drive.model.has_heads(),
-        "useful_depth": drive.model.useful_depth(),
-        "reorders": drive.model.reorders(),
-        "hole_pages": drive.model.hole_pages(),
+        // What reads from it cost: `DriveCosts`.
+        "costs": drive.costs,
+        // What follows: `DriveClass`.
+        "class": formula::class(&drive.costs),
+        // All of it in words.
         "words": drive.describe(),
     })
 }
@@ -150,43 +155,79 @@ fn totals(profile: &Profile) -> Vec<String> {
 pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
     let totals = Totals::of(profile);
     json!({
+        // Which app it is.
         "app": {
+            // Whose profile it is.
             "uid": profile.app.uid,
+            // Its path, or `launcher:name`.
             "path": text_of(&profile.app.path),
+            // The directory that it is chrooted into, or null.
             "root": profile.app.root.as_deref().map(text_of),
+            // Device of its file, as st_dev; 0: not known.
             "dev": profile.app.dev,
+            // Inode of its file; 0: not known.
             "inode": profile.app.ino,
         },
+        // When the last launch was learned, in seconds since the epoch.
         "created": profile.created,
+        // How: `Learned`.
         "learned": profile.learned,
+        // What ended the learned launch: `Ended`.
         "ended": profile.ended,
+        // How uses of cached pages were traced: `Hooks`.
         "hooks": profile.hooks,
+        // Reads of the launch sequence that the schedule was made from.
         "log_entries": profile.log_entries,
+        // Files found gone, replaced or truncated since.
         "obsolete": profile.obsolete,
+        // Scheduling parameters in force: `Params`.
         "params": params(profile),
+        // The parameters that it has had, oldest first: `Revision`.
         "history": profile.history,
+        // The devices that it is read from.
         "devices": profile.devices.iter().map(|device| json!({
+            // Major and minor number as the kernel packs them: `major << 20 | minor`.
             "dev": kernel_dev(device.dev),
+            // Its name when the profile was made.
             "name": device.name,
+            // Type of its file system, such as `ext4`.
             "fs": device.fs,
+            // UUID of the file system.
             "uuid": uuid(&device.fs_uuid),
+            // Class of the drive: `DriveClass`.
             "class": device.class,
         })).collect::<Vec<_>>(),
+        // Drives of the devices, as far as they are known. Empty if the service gave the profile: only root may read
+        // what was measured.
         "drives": drives.iter().map(drive_json).collect::<Vec<_>>(),
+        // Files with `device` (index in `devices`), `inode`, `generation`, `size` in bytes, `mtime_ns` (may be
+        // negative) when the profile was made, and `path` from the file system's own root; null: not known, or the
+        // user could not list it.
         "files": profile.files.iter().map(file_json).collect::<Vec<_>>(),
+        // The schedule in its order: entries.
         "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
+        // The page whose read ended the learned launch, a span, or null.
         "completion": profile.completion.map(|span| span_json(profile, &span)),
+        // Pages that faults on other pages mapped, and that need not have been touched: spans.
         "fault_around": profile.fault_around.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
+        // What processes outside of the launch tree read meanwhile: entries.
         "helpers": profile.helpers.iter().map(|read| {
             let mut read_json = entry_json(profile, &read.entry);
+            // Whether it occurred in more than one launch: then it is scheduled, too.
             read_json["recurs"] = json!(read.recurs);
             read_json
         }).collect::<Vec<_>>(),
+        // Sums of the schedule.
         "totals": {
+            // Entries of metadata.
             "metadata_entries": totals.metadata.0,
+            // Their pages of 4 KiB.
             "metadata_pages": totals.metadata.1,
+            // Entries of data.
             "data_entries": totals.data.0,
+            // Their pages of 4 KiB.
             "data_pages": totals.data.1,
+            // Files of which data are read.
             "files": profile.scheduled_files(),
         },
     })
@@ -209,13 +250,21 @@ pub fn list_line(profile: &Profile, user: &str) -> String {
 pub fn list_json(profile: &Profile) -> Value {
     let totals = Totals::of(profile);
     json!({
+        // Whose profile it is.
         "uid": profile.app.uid,
+        // The app's path, or `launcher:name`.
         "path": text_of(&profile.app.path),
+        // The directory that it is chrooted into, or null.
         "root": profile.app.root.as_deref().map(text_of),
+        // When the last launch was learned, in seconds since the epoch.
         "created": profile.created,
+        // How: `Learned`.
         "learned": profile.learned,
+        // Prefetch entries.
         "entries": profile.entries.len(),
+        // What they read, in pages of 4 KiB.
         "pages": totals.metadata.1 + totals.data.1,
+        // Files of which they read data.
         "files": profile.scheduled_files(),
     })
 }
@@ -231,9 +280,14 @@ pub fn app_name(app: &App) -> String {
 
 /// How the profile is scheduled, in words.
 fn schedule_text(profile: &Profile) -> String {
-    match profile.is_in_access_order() {
-        true => params_text(&params(profile)),
-        false => "in the order of the disk, region by region, as a simulation of launch and drive has chosen".to_owned(),
+    let params = params(profile);
+    match (params.order, params.infill) {
+        (ReadOrder::Access, _) => params_text(&params),
+        (ReadOrder::Disk, Some(infill)) => format!(
+            "one sweep over the disk, metadata first, infill up to {} pages",
+            infill.hole_pages
+        ),
+        (ReadOrder::Disk, None) => "one sweep over the disk, metadata first, no infill".to_owned(),
     }
 }
 
@@ -321,6 +375,7 @@ impl TableRow {
 
 fn entry_json(profile: &Profile, entry: &PrefetchEntry) -> Value {
     let mut value = span_json(profile, &entry.span);
+    // When a page of it was first used, in microseconds after execve.
     value["time_us"] = json!(entry.time_us);
     value
 }
@@ -328,11 +383,17 @@ fn entry_json(profile: &Profile, entry: &PrefetchEntry) -> Value {
 fn span_json(profile: &Profile, span: &Span) -> Value {
     let row = TableRow::of(profile, span);
     json!({
+        // `data` or `metadata`.
         "kind": if span.place.is_metadata() { "metadata" } else { "data" },
+        // Device, packed as in `devices`.
         "dev": row.dev,
+        // Inode; 0 for metadata.
         "inode": row.ino,
+        // First page of 4 KiB, of the file or, for metadata, of the device.
         "start": span.start,
+        // How many.
         "pages": span.len,
+        // Path from the file system's own root; null for metadata, and where it is not known.
         "path": row.path,
     })
 }
@@ -376,6 +437,7 @@ fn word(value: &impl serde::Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::DriveClass;
     use crate::profile::generate::sample;
 
     #[test]
@@ -394,11 +456,17 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_in_the_order_of_the_disk_says_so() {
-        // Its data are in another order than they were accessed in.
+    fn a_profile_that_is_one_sweep_says_so() {
         let mut profile = sample("/bin/true");
-        assert!(schedule_text(&profile).starts_with("in the order of the disk"));
-        profile.entries.swap(1, 2);
         assert!(schedule_text(&profile).starts_with("range merge"));
+        let disk = |exact| Params::for_device(DriveClass::Rotational, exact);
+        for (exact, end) in [(true, "infill up to 4 pages"), (false, "no infill")] {
+            profile.history[0].params = disk(exact);
+            let text = schedule_text(&profile);
+            assert!(
+                text.starts_with("one sweep") && text.ends_with(end),
+                "{text}"
+            );
+        }
     }
 }

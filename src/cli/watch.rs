@@ -52,19 +52,27 @@ fn line(signal: &ServiceSignal, shows_user: bool) -> String {
 fn json_line(signal: &ServiceSignal) -> Value {
     match signal {
         ServiceSignal::Begun { app, pid, plan } => json!({
+            // `begun`: a managed app is launched; with the members below.
             "type": "begun",
+            // As of an `AppState`.
             "app": app.id,
+            // As of an `AppState`.
             "uid": app.uid,
+            // The process that was executed.
             "pid": pid,
+            // What is done with the launch: `learn`, `prefetch`, `withhold` (for comparison) or `leave` (it is
+            // counted).
             "plan": word(plan),
         }),
         ServiceSignal::Ended(launch) => {
             let mut value = json!(launch);
+            // `ended`: a launch is over; with the members of a `LaunchRecord`. Programs that are not managed yet have no `begun`.
             value["type"] = json!("ended");
             value
         }
         ServiceSignal::AppChanged(change) => {
             let mut value = json!(change);
+            // `app-changed`: with the members of an `AppChange`.
             value["type"] = json!("app-changed");
             value
         }

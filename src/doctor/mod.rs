@@ -110,7 +110,7 @@ pub fn diagnose(state_dir: &Path) -> Diagnosis {
     checks.extend(hook_checks);
     checks.extend([kernel::fault_around(), kernel::cachestat()]);
     checks.extend(system::drives());
-    checks.extend(system::models(state_dir));
+    checks.extend(system::drive_costs(state_dir));
     checks.extend([system::memory(), system::memory_cgroup()]);
     checks.push(listeners::permission_listeners());
     checks.push(writes::shield());

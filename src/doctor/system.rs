@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::AbilityCheck;
-use crate::drive::{KeptModels, KnownDrive, Memory, MemoryLimits, Sysfs, known_drives};
+use crate::drive::{KnownDrive, MeasuredDrives, Memory, MemoryLimits, Sysfs, known_drives};
 use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
@@ -65,21 +65,20 @@ pub fn drives() -> Vec<AbilityCheck> {
     ]
 }
 
-/// What the drives that hold apps can do, each in words.
-pub fn models(state_dir: &Path) -> Vec<AbilityCheck> {
-    const NAME: &str = "drive models";
+/// What reads from the drives that hold apps cost, each in words.
+pub fn drive_costs(state_dir: &Path) -> Vec<AbilityCheck> {
+    const NAME: &str = "measured drives";
     // That it cannot be read is another check.
     let Ok(mounts) = MountTable::read() else {
         return Vec::new();
     };
     let sysfs = Sysfs::default();
-    let (kept, mut checks) = match KeptModels::load(state_dir) {
+    let (kept, mut checks) = match MeasuredDrives::load(state_dir) {
         Ok(kept) => (kept, Vec::new()),
         Err(error) => {
-            let cost =
-                "drives are guessed: run doctor with sudo, or measure them by `paralfetch probe`";
+            let cost = "drives are judged by their class: run doctor with sudo, or measure them by `paralfetch probe`";
             let check = AbilityCheck::useful(NAME, Err(error.to_string()), cost);
-            (KeptModels::default(), vec![check])
+            (MeasuredDrives::default(), vec![check])
         }
     };
     let devices = AppFileSystems::of_system(&mounts).devices();

@@ -2,13 +2,15 @@
 //!
 //! bfq waits for the next read of the former (`slice_idle`), and gives a program that has just begun most of the drive
 //! (`low_latency`, its weight raising). That is the app, and what is read ahead for it in one sweep hardly gets on: the
-//! launch takes three quarters of a cold one. Without both, bfq serves the sweep, and the app finds its pages.
+//! launch takes three quarters of a cold one. Without both, bfq still serves each read of the app by itself, a seek away
+//! from the sweep and one back: half of a cold one. mq-deadline sorts these reads into the sweep: a quarter
+//! (docs/results.md).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HeldKnobs, KeeperCommand, KnobError, SharedKnobs, Sysfs};
+use super::{HeldKnobs, IoScheduler, KeeperCommand, KnobError, SharedKnobs, Sysfs};
 
 /// How long the settings of a process that hangs or is stopped stay changed. One that reads ahead renews this every 8 MiB.
 const KEEPER_LIMIT: Duration = Duration::from_secs(10);
@@ -16,7 +18,10 @@ const KEEPER_LIMIT: Duration = Duration::from_secs(10);
 /// Where changes are recorded, within the directory of all settings to restore.
 pub const ELEVATORS_DIR: &str = "elevators";
 
-/// The attributes of a queue that are 0 while launches are read ahead.
+/// The scheduler that disks have while launches are read ahead.
+const SORTING: &str = "mq-deadline";
+
+/// The attributes of a queue that are 0 meanwhile where the scheduler stays.
 const FAVOURS: [&str; 2] = ["iosched/slice_idle", "iosched/low_latency"];
 
 /// The elevators of disks with heads, for the time in which launches are read ahead.
@@ -45,16 +50,8 @@ impl Elevators {
         disks: impl Iterator<Item = u64>,
     ) -> Result<Option<HeldKnobs>, KnobError> {
         let queues = disks.flat_map(|dev| self.sysfs.queues_below(dev));
-        let favouring = queues.filter(|queue| {
-            let scheduler = self.sysfs.scheduler(queue.dev);
-            scheduler.is_some_and(|scheduler| scheduler.favours_readers())
-        });
-        let knobs = favouring.flat_map(|queue| {
-            FAVOURS
-                .iter()
-                .filter_map(move |name| self.sysfs.queue_knob(queue.dev, name))
-        });
-        let settings: Vec<(PathBuf, String)> = knobs.map(|knob| (knob, "0".to_owned())).collect();
+        let settings: Vec<(PathBuf, String)> =
+            queues.flat_map(|queue| self.settings(queue.dev)).collect();
         if settings.is_empty() {
             return Ok(None);
         }
@@ -63,6 +60,26 @@ impl Elevators {
             held.start_keeper(KEEPER_LIMIT)?;
         }
         Ok(held)
+    }
+
+    /// What is to be set of a queue. To change a scheduler takes until all requests that it holds have been carried out,
+    /// so it stays while the disk is being written.
+    fn settings(&self, queue: u64) -> Vec<(PathBuf, String)> {
+        let scheduler = self.sysfs.scheduler(queue);
+        let Some(scheduler) = scheduler.filter(IoScheduler::favours_readers) else {
+            return Vec::new();
+        };
+        let counters = self.sysfs.write_counters(queue);
+        let is_written = counters.is_none_or(|counters| counters.in_flight > 0);
+        let (names, value): (&[&str], &str) =
+            match !is_written && scheduler.available.iter().any(|name| name == SORTING) {
+                true => (&["scheduler"], SORTING),
+                false => (&FAVOURS, "0"),
+            };
+        let knobs = names
+            .iter()
+            .filter_map(|name| self.sysfs.queue_knob(queue, name));
+        knobs.map(|knob| (knob, value.to_owned())).collect()
     }
 
     /// Restores all now and for good: the process is about to end.
@@ -79,35 +96,63 @@ mod tests {
     use std::fs;
 
     use rustix::fs::makedev;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::drive::sysfs::tests::fake;
 
-    #[test]
-    fn bfq_favours_nobody_while_a_launch_is_read_ahead() {
-        let (root, sysfs) = fake(
+    /// What the disks' schedulers, and bfq's attributes, are.
+    fn values(root: &Path) -> [String; 4] {
+        [
+            "sda/queue/scheduler",
+            "sda/queue/iosched/slice_idle",
+            "sda/queue/iosched/low_latency",
+            "sdb/queue/scheduler",
+        ]
+        .map(|knob| {
+            let value = fs::read_to_string(root.join("devices").join(knob)).unwrap();
+            value.trim().to_owned()
+        })
+    }
+
+    /// A disk with bfq, with these schedulers to choose and so many writes under way, and one with mq-deadline.
+    fn disks(schedulers: &str, writes: u64) -> (TempDir, Sysfs) {
+        fake(
             &[("8:0", "sda"), ("8:16", "sdb")],
             &[
-                ("devices/sda/queue/scheduler", "none mq-deadline [bfq]\n"),
+                ("devices/sda/queue/scheduler", schedulers),
                 ("devices/sda/queue/iosched/slice_idle", "8\n"),
                 ("devices/sda/queue/iosched/low_latency", "1\n"),
+                ("devices/sda/stat", "1 0 8 0 1 0 8 0 0 0 0 0 0 0 0 0 0\n"),
+                ("devices/sda/inflight", &format!("0 {writes}\n")),
                 ("devices/sdb/queue/scheduler", "none [mq-deadline] bfq\n"),
             ],
-        );
-        let values = || {
-            let iosched = root.path().join("devices/sda/queue/iosched");
-            ["slice_idle", "low_latency"].map(|knob| {
-                let value = fs::read_to_string(iosched.join(knob)).unwrap();
-                value.trim().to_owned()
-            })
-        };
+        )
+    }
+
+    #[test]
+    fn a_disk_sorts_all_reads_while_a_launch_is_read_ahead() {
+        let (root, sysfs) = disks("none mq-deadline [bfq]\n", 0);
         let elevators = Elevators::new(sysfs, root.path(), |_, _| None);
-        let disks = [makedev(8, 0), makedev(8, 16)];
-        let held = elevators.favour_nobody(disks.into_iter()).unwrap().unwrap();
-        assert_eq!(values(), ["0", "0"]);
+        let held = elevators.favour_nobody([makedev(8, 0), makedev(8, 16)].into_iter());
+        let held = held.unwrap().unwrap();
+        assert_eq!(values(root.path())[0], "mq-deadline");
         drop(held);
-        assert_eq!(values(), ["8", "1"]);
+        assert_eq!(values(root.path())[..3], ["bfq", "8", "1"]);
         let other = [makedev(8, 16)].into_iter();
         assert!(elevators.favour_nobody(other).unwrap().is_none());
+    }
+
+    #[test]
+    fn bfq_stays_and_favours_nobody_where_it_has_writes_to_carry_out_or_stands_alone() {
+        for (schedulers, writes) in [("none mq-deadline [bfq]\n", 3), ("none [bfq]\n", 0)] {
+            let (root, sysfs) = disks(schedulers, writes);
+            let elevators = Elevators::new(sysfs, root.path(), |_, _| None);
+            let held = elevators.favour_nobody([makedev(8, 0)].into_iter());
+            let held = held.unwrap().unwrap();
+            assert_eq!(values(root.path())[..3], [schedulers.trim(), "0", "0"]);
+            drop(held);
+            assert_eq!(values(root.path())[1..3], ["8", "1"]);
+        }
     }
 }

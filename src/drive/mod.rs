@@ -3,9 +3,8 @@
 mod caches;
 mod elevator;
 mod identity;
-mod kept_models;
 mod knobs;
-mod known_drives;
+mod measured;
 mod memory;
 mod page_out;
 mod probe;
@@ -17,12 +16,14 @@ mod written;
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
 pub use elevator::{ELEVATORS_DIR, Elevators};
 pub use identity::{DriveIdentity, identities};
-pub use kept_models::{KeptModel, KeptModels, KeptModelsError};
 pub use knobs::{
     ChangeId, HeldKnobs, KeeperCommand, KnobError, Knobs, Setting, SharedKnobs, Undone,
     check_record, keep, restore_leftovers,
 };
-pub use known_drives::{KnownDrive, drives_of, known_drives, remark};
+pub use measured::{
+    KnownDrive, MeasuredDrive, MeasuredDrives, MeasuredDrivesError, costs_of, drives_of,
+    known_drives,
+};
 pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};
 pub use probe::{ProbeError, ProbedDrive, probe, probe_drive};

@@ -69,9 +69,8 @@ impl IoScheduler {
         })
     }
 
-    /// Whether a process that reads page by page is served before one that has many reads under way: bfq waits for the
-    /// former's next read, and gives a program that has just begun most of the drive (block/bfq-iosched.c: `slice_idle`,
-    /// weight raising).
+    /// Whether a process that reads page by page is served before one that has many reads under way
+    /// (block/bfq-iosched.c: `slice_idle`, weight raising).
     pub fn favours_readers(&self) -> bool {
         self.name == "bfq"
     }
@@ -88,14 +87,6 @@ impl Sysfs {
     /// The scheduler of the drive that `dev` is on. `None` if it has none: its driver has no request queue.
     pub fn scheduler(&self, dev: u64) -> Option<IoScheduler> {
         IoScheduler::parse(&read(&self.queue_knob(dev, "scheduler")?)?)
-    }
-
-    /// Whether the scheduler of a queue in which requests to `dev` wait [favours readers](IoScheduler::favours_readers). That
-    /// of the drive below a loop device does not count: the loop device's own threads make the requests to it.
-    pub fn favours_readers(&self, dev: u64) -> bool {
-        let queues = self.queues_below(dev).into_iter();
-        let mut schedulers = queues.filter_map(|queue| self.scheduler(queue.dev));
-        schedulers.any(|scheduler| scheduler.favours_readers())
     }
 
     /// A file of `/sys/block/X/queue` of the drive that `dev` is on, such as `nr_requests`. `None` if it does not exist.
@@ -146,23 +137,5 @@ mod tests {
         for stat in ["", "1 2 3", "1 2 3 4 5 6 7 x 9"] {
             assert_eq!(WriteCounters::parse(stat, None), None, "{stat}");
         }
-    }
-
-    #[test]
-    fn the_scheduler_of_the_queue_decides_whether_readers_are_favoured() {
-        let (_root, sysfs) = fake(
-            &[("8:0", "sda"), ("8:1", "sda/sda1"), ("8:16", "sdb")],
-            &[
-                ("devices/sda/sda1/partition", "1"),
-                ("devices/sda/queue/scheduler", "none mq-deadline [bfq]\n"),
-                ("devices/sdb/queue/scheduler", "none [mq-deadline] bfq\n"),
-            ],
-        );
-        assert!(sysfs.favours_readers(makedev(8, 1)));
-        assert!(!sysfs.favours_readers(makedev(8, 16)));
-        assert!(
-            !sysfs.favours_readers(makedev(9, 9)),
-            "there is no such device"
-        );
     }
 }

@@ -32,8 +32,8 @@ pub struct Trace {
     pub paths: Vec<PathUse>,
     /// The mount namespaces of these paths, but for ours: those that could be seen before they ended.
     pub namespaces: Namespaces,
-    /// Paths that could not be recorded: longer than 1 KiB, or gone from memory when they were to be
-    /// read. What their look-ups need and was cached is not in the trace.
+    /// Look-ups of paths that could not be recorded: longer than 1 KiB, gone from memory when they were to be
+    /// read, or after the first 8 MiB of them. What they need and was cached is not in the trace.
     pub lost_paths: u64,
     /// Time at which the launch tree's last task exited, CLOCK_MONOTONIC in nanoseconds.
     pub exit_ns: Option<u64>,
@@ -53,9 +53,6 @@ pub enum TraceExcess {
     /// Of the launch's own page events.
     #[error("the launch used more pages than are recorded of one ({} events)", pf_record_bounds::PF_MOST_EVENTS.0)]
     Pages,
-    /// Of its paths.
-    #[error("the launch looked up more paths than are recorded of one ({} MiB)", pf_record_bounds::PF_MOST_PATH_BYTES.0 >> 20)]
-    Paths,
     /// Of the page events of all other tasks: that says nothing about the app.
     #[error("too much else was read during the launch, try again on a quieter system")]
     Others,
@@ -248,10 +245,8 @@ fn excess_of(recorder: &pf_recorder) -> Option<TraceExcess> {
         None
     } else if recorder.tree_events > most {
         Some(TraceExcess::Pages)
-    } else if recorder.other_events > most {
-        Some(TraceExcess::Others)
     } else {
-        Some(TraceExcess::Paths)
+        Some(TraceExcess::Others)
     }
 }
 

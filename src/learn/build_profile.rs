@@ -4,15 +4,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::completion_page::{choose, completion_page, first_use, in_tables};
-use super::on_drives::OnDrives;
-use crate::drive::Sysfs;
+use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
-use crate::model::{App, DriveClass, Ended, GivenParams, Learned, Params, Profile, Revision, Span};
+use crate::model::{
+    App, DeviceParams, DriveCosts, Ended, GivenParams, Learned, Profile, Revision, Span,
+};
 use crate::process::LaunchOver;
-use crate::schedule::main_device;
+use crate::schedule::{formula, main_device, schedule_for};
 
 /// A traced launch, apart from its trace.
 pub(super) struct WatchedLaunch {
@@ -25,7 +26,7 @@ pub(super) struct WatchedLaunch {
     pub earlier: Option<Profile>,
     pub sysfs: Sysfs,
     pub given: GivenParams,
-    /// Where the models of drives are kept, if schedules are chosen by them.
+    /// Where it is kept what drives were measured to cost. `None`: they have the numbers of their class.
     pub state_dir: Option<PathBuf>,
 }
 
@@ -48,8 +49,12 @@ impl WatchedLaunch {
             let what = "events of the launch were lost, try again on a quieter system";
             return Err(NotLearned::failed(format!("{} {what}", trace.lost)));
         }
+        // What cannot be read is reported by `doctor` and `probe`.
+        let measured = self.state_dir.as_deref().map(MeasuredDrives::load);
+        let measured = measured.and_then(Result::ok).unwrap_or_default();
+        let costs = |dev| costs_of(dev, &self.sysfs, mounts, &measured);
         let clock = Instant::now();
-        let sequence = self.sequence(trace, mounts, is_late);
+        let sequence = self.sequence(trace, mounts, &costs, is_late);
         let resolving = clock.elapsed();
         let Some((sequence, learned_at)) = sequence else {
             let what = "finding the launch's files and paths on the drive took too long";
@@ -65,18 +70,13 @@ impl WatchedLaunch {
         }
         let clock = Instant::now();
         // The parameters of the drive that most is read from are tuned.
-        let main = main_device(&sequence.log).unwrap_or(0);
-        let class = sequence.devices[main].class;
+        let main = &sequence.devices[main_device(&sequence.log).unwrap_or(0)];
         let created = self.created_s();
-        let history = self.history(class, created);
+        let history = self.history(&costs(main.dev), created);
         let params = history[history.len() - 1].params;
-        let on_drives = OnDrives {
-            devices: &sequence.devices,
-            main: class,
-            params,
-            learned: self.how,
-            state_dir: self.state_dir.as_deref().filter(|_| self.given.is_empty()),
-        };
+        let params = DeviceParams::new(&sequence.devices, main.class, params);
+        let entries = schedule_for(&sequence.log, &params);
+        let scheduling = clock.elapsed();
         let end_ns = end_of_launch(trace, self.over);
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
         let data_until = Duration::from_micros(sequence.data_until_us);
@@ -84,8 +84,6 @@ impl WatchedLaunch {
         let completion = self.page_to_time_by(trace, &sequence, found, duration);
         let page_used_ns = completion
             .and_then(|page| first_use(&trace.accesses, &sequence.devices, &sequence.files, page));
-        let scheduled = on_drives.schedule(&sequence.log, completion);
-        let scheduling = clock.elapsed();
 
         let summary = LearnSummary {
             duration,
@@ -107,8 +105,7 @@ impl WatchedLaunch {
             history,
             devices: sequence.devices,
             files: sequence.files,
-            entries: scheduled.entries,
-            hold: scheduled.hold,
+            entries,
             fault_around: sequence.fault_around,
             unused: sequence.unused,
             learned_at,
@@ -127,8 +124,8 @@ impl WatchedLaunch {
 
     /// The scheduling parameters of a drive, or what dynamic scheduling has made of them for the launch sequence that
     /// this launch is combined with. Never empty.
-    fn history(&self, class: DriveClass, created: u64) -> Vec<Revision> {
-        let params = Params::for_device(class, self.how.is_touched());
+    fn history(&self, costs: &DriveCosts, created: u64) -> Vec<Revision> {
+        let params = formula::params(costs, self.how.is_touched());
         let params = self.given.in_place_of(params);
         let tuned = self.earlier.as_ref().filter(|earlier| {
             let first = earlier.history.first().map(|revision| revision.params);
@@ -180,6 +177,7 @@ impl WatchedLaunch {
         &self,
         trace: &Trace,
         mounts: &MountTable,
+        costs: &dyn Fn(u64) -> DriveCosts,
         is_late: &dyn Fn() -> bool,
     ) -> Option<(Sequence, Vec<u64>)> {
         let touches = self.how == Learned::Live;
@@ -202,7 +200,8 @@ impl WatchedLaunch {
             earlier: &earlier,
             uid: self.app.uid,
         };
-        let sequence = resolve(&observed, mounts, &|dev| self.sysfs.class(dev), is_late)?;
+        let class = |dev| formula::class(&costs(dev));
+        let sequence = resolve(&observed, mounts, &class, is_late)?;
         Some((sequence, learned_at))
     }
 

@@ -34,9 +34,9 @@ pub struct LearnOptions {
     /// The launch sequence that the app has already, in the form of a profile: it settles what this launch leaves
     /// open.
     pub earlier: Option<Profile>,
-    /// Thresholds of the schedule. If any is given, no other is chosen by simulation.
+    /// Thresholds of the schedule, in place of those that the drive's costs lead to.
     pub given: GivenParams,
-    /// Where the models of drives are kept; `None`: the schedule is that of the drives' classes.
+    /// Where it is kept what drives were measured to cost. `None`: they have the numbers of their class.
     pub state_dir: Option<PathBuf>,
     /// Tells the user which drives are slowed.
     pub tell: fn(&str),
@@ -83,7 +83,7 @@ impl From<TraceExcess> for NotLearned {
     fn from(excess: TraceExcess) -> Self {
         match excess {
             TraceExcess::Others => NotLearned::Disturbed(excess.to_string()),
-            TraceExcess::Pages | TraceExcess::Paths => NotLearned::failed(excess),
+            TraceExcess::Pages => NotLearned::failed(excess),
         }
     }
 }
@@ -106,7 +106,7 @@ pub struct LearnSummary {
     pub scheduling: Duration,
     /// Whether faults on cached pages tell the very page that was touched, not a window of 16.
     pub exact_faults: bool,
-    /// Paths that could not be recorded.
+    /// Look-ups of paths that could not be recorded.
     pub lost_paths: u64,
 }
 
@@ -132,7 +132,6 @@ pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
         .map(|&LogEntry { span, time_us, .. }| PrefetchEntry { span, time_us });
     Profile {
         entries: entries.collect(),
-        hold: None,
         ..profile.clone()
     }
 }

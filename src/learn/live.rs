@@ -45,7 +45,7 @@ pub struct LiveJob {
     pub limits: LaunchLimits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
-    /// Where the models of drives are kept.
+    /// Where it is kept what drives were measured to cost.
     pub state_dir: Option<PathBuf>,
     /// Narrowed while the launch is learned, where the kernel allows that.
     pub fault_around: Option<Arc<FaultAroundKnob>>,

@@ -1,9 +1,9 @@
 //! Plain data that every floor shares: pages and where they lie, accesses, log and prefetch entries,
-//! scheduling parameters, a drive's model, a profile, what a prefetch did. Imports nothing of the crate.
+//! scheduling parameters, what a drive's reads cost, a profile, what a prefetch did. Imports nothing of the crate.
 
 mod access;
 mod app;
-mod drive_model;
+mod drive_costs;
 mod entry;
 mod hooks;
 mod launch;
@@ -17,18 +17,16 @@ mod wait;
 
 pub use access::{Access, By, InodeId, PathUse, Source, Use};
 pub use app::{App, AppKey, Identity, Key, UserApp};
-pub use drive_model::{
-    DriveModel, FitError, NearCost, Origin, ProbeSample, QueuedCost, ReadPattern, SeekCost,
-};
+pub use drive_costs::DriveCosts;
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};
 pub use median::{lower_median, median};
-pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params};
+pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params, ReadOrder};
 pub use prefetch_report::{PrefetchReport, Skipped};
 pub use profile::{
-    DataPages, Device, Ended, File, HelperRead, Hold, Learned, MOST_LEARNED_LAUNCHES, Profile,
-    Revision, UnusedPages,
+    DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,
+    UnusedPages,
 };
 pub use shown::shown;
 pub use wait::{Wait, WaitCause, WaitTask};

@@ -30,6 +30,17 @@ impl Infill {
     pub const ANY_DISTANCE: u64 = u32::MAX as u64;
 }
 
+/// In which order a launch is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadOrder {
+    /// As it accesses its blocks, but for merges and the metadata shift.
+    #[default]
+    Access,
+    /// One sweep over the disk, metadata first. Neither the I/O distance of range merge nor the shift matters then.
+    Disk,
+}
+
 /// Everything that decides how a launch sequence is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Params {
@@ -39,6 +50,9 @@ pub struct Params {
     pub shift_bytes: u64,
     /// Infill merge, where one request costs more than a small hole.
     pub infill: Option<Infill>,
+    /// The order of reads.
+    #[serde(default)]
+    pub order: ReadOrder,
 }
 
 impl Params {
@@ -49,30 +63,36 @@ impl Params {
     /// the transfer of several pages: 7 on a MicroSD card with 4.3 MB/s of random 4 KiB reads and
     /// 28.6 MB/s of 128 KiB (paper §5.3). There the number of requests decides, so that scattered pages
     /// are joined across holes of that size wherever they stand in the launch sequence.
+    ///
+    /// A disk with heads is read in one sweep, across the holes that cost no more than a request. The table is about flash.
     pub fn for_device(class: DriveClass, exact: bool) -> Self {
         let queued = Infill {
             hole_pages: 2,
             distance: 64,
         };
+        let anywhere = |hole_pages| Infill {
+            hole_pages,
+            distance: Infill::ANY_DISTANCE,
+        };
         let (shift_bytes, infill) = match class {
-            DriveClass::CommandQueuing | DriveClass::Rotational => (64 << 10, queued),
-            DriveClass::NoCommandQueuing => {
-                let one_by_one = Infill {
-                    hole_pages: 7,
-                    distance: Infill::ANY_DISTANCE,
-                };
-                (4 << 10, one_by_one)
-            }
+            DriveClass::CommandQueuing => (64 << 10, queued),
+            DriveClass::Rotational => (64 << 10, anywhere(4)),
+            DriveClass::NoCommandQueuing => (4 << 10, anywhere(7)),
         };
         Params {
             merge_distance: 8,
             shift_bytes,
             infill: exact.then_some(infill),
+            order: match class {
+                DriveClass::Rotational => ReadOrder::Disk,
+                DriveClass::CommandQueuing | DriveClass::NoCommandQueuing => ReadOrder::Access,
+            },
         }
     }
 }
 
-/// Thresholds that somebody gives in place of those of the drive's class.
+/// Thresholds that somebody gives in place of those of the drive. A shift or an I/O distance asks for the order of
+/// accesses: a sweep has neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenParams {
     /// Of [`Params::shift_bytes`].
@@ -89,7 +109,7 @@ impl GivenParams {
         *self == GivenParams::default()
     }
 
-    /// The parameters of a drive's class with these thresholds.
+    /// The parameters of a drive with these thresholds.
     pub fn in_place_of(&self, params: Params) -> Params {
         let infill = match self.hole_pages {
             None => params.infill,
@@ -105,6 +125,10 @@ impl GivenParams {
             merge_distance: self.merge_distance.unwrap_or(params.merge_distance),
             shift_bytes: self.shift_bytes.unwrap_or(params.shift_bytes),
             infill,
+            order: match (self.shift_bytes, self.merge_distance) {
+                (None, None) => params.order,
+                _ => ReadOrder::Access,
+            },
         }
     }
 }
@@ -138,6 +162,11 @@ impl DeviceParams {
     pub fn class(&self, device: u16) -> DriveClass {
         let class = self.classes.get(usize::from(device));
         class.copied().unwrap_or(self.main)
+    }
+
+    /// The parameters of the drives of the main class. Their order is that of the whole schedule.
+    pub fn main(&self) -> Params {
+        self.params
     }
 
     /// The parameters of drives of a class.
@@ -194,6 +223,7 @@ mod tests {
             merge_distance: 16,
             shift_bytes: 0,
             infill,
+            order: ReadOrder::Access,
         };
         assert!(!given.is_empty());
         assert_eq!(given.in_place_of(params), expected);
@@ -202,20 +232,36 @@ mod tests {
             ..given
         };
         assert_eq!(none.in_place_of(params).infill, None);
+        // A sweep has holes, and neither a shift nor an I/O distance.
+        let disk = Params::for_device(DriveClass::Rotational, true);
+        assert_eq!(given.in_place_of(disk).order, ReadOrder::Access);
+        let hole = GivenParams {
+            hole_pages: Some(3),
+            ..GivenParams::default()
+        };
+        assert_eq!(hole.in_place_of(disk).order, ReadOrder::Disk);
     }
 
     #[test]
     fn defaults_follow_table_2() {
-        for (class, shift_bytes, hole_pages, distance) in [
-            (DriveClass::CommandQueuing, 65536, 2, 64),
-            (DriveClass::NoCommandQueuing, 4096, 7, Infill::ANY_DISTANCE),
-            // The table is about flash. Disks queue commands.
-            (DriveClass::Rotational, 65536, 2, 64),
+        let any = Infill::ANY_DISTANCE;
+        for (class, shift_bytes, hole_pages, distance, order) in [
+            (DriveClass::CommandQueuing, 65536, 2, 64, ReadOrder::Access),
+            (
+                DriveClass::NoCommandQueuing,
+                4096,
+                7,
+                any,
+                ReadOrder::Access,
+            ),
+            // The table is about flash.
+            (DriveClass::Rotational, 65536, 4, any, ReadOrder::Disk),
         ] {
             let as_read = Params {
                 merge_distance: 8,
                 shift_bytes,
                 infill: None,
+                order,
             };
             assert_eq!(Params::for_device(class, false), as_read, "{class:?}");
             let exact = Params {

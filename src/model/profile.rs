@@ -1,7 +1,5 @@
 //! A profile: all that is needed to prefetch one app.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use crate::model::App;
@@ -126,32 +124,6 @@ pub struct DataPages {
     pub fault_around: u64,
 }
 
-/// What an app is held for, before it runs: the first region of its schedule (paper §6; A-5 of its slides). An I/O scheduler
-/// may serve an app that reads page by page before the prefetch thread, and then little is read ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hold {
-    /// So many prefetch entries, from the start of the schedule, are to arrive first. At least 1.
-    pub entries: u32,
-    /// For how long the app is held at most, in milliseconds, at least 1 and at most [`Hold::LONGEST`]: no longer than its launch is predicted to gain.
-    pub most_ms: u16,
-}
-
-impl Hold {
-    /// The longest that any app is held.
-    pub const LONGEST: Duration = Duration::from_secs(5);
-
-    /// For how long the app is held at most.
-    pub fn most(self) -> Duration {
-        Duration::from_millis(self.most_ms.into())
-    }
-
-    /// The same for a schedule that has only so many entries; `None` if it has none.
-    pub fn within(self, entries: usize) -> Option<Hold> {
-        let entries = self.entries.min(u32::try_from(entries).unwrap_or(u32::MAX));
-        (entries > 0).then_some(Hold { entries, ..self })
-    }
-}
-
 /// All that is needed to prefetch one app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -173,8 +145,6 @@ pub struct Profile {
     pub files: Vec<File>,
     /// The schedule, in prefetch order.
     pub entries: Vec<PrefetchEntry>,
-    /// What the app is held for. `None`: it starts with the prefetch.
-    pub hold: Option<Hold>,
     /// Pages of the launch sequence that only faults on other pages mapped, so that the launches that were
     /// learned need not have touched them. The next one may tell.
     pub fault_around: Vec<Span>,
@@ -203,18 +173,6 @@ impl Profile {
             all: data.map(|span| span.len).sum(),
             fault_around: self.fault_around.iter().map(|span| span.len).sum(),
         }
-    }
-
-    /// Whether data are scheduled in the order in which they were accessed, as metadata shift leaves them, drive by
-    /// drive. Regions put them into the order of the disk.
-    pub fn is_in_access_order(&self) -> bool {
-        let mut latest = vec![0; self.devices.len()];
-        let data = self.entries.iter();
-        let mut data = data.filter(|entry| !entry.span.place.is_metadata());
-        data.all(|entry| {
-            let device = usize::from(entry.span.place.device(&self.files));
-            entry.time_us >= std::mem::replace(&mut latest[device], entry.time_us)
-        })
     }
 
     /// Number of files that the schedule reads.

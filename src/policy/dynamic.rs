@@ -45,7 +45,7 @@ pub enum TuningEnd {
     NoGain,
     /// The tuned parameter is at the end of its range.
     AtLimit,
-    /// The schedule could not be made anew, or a simulation has chosen one that the parameter does not change.
+    /// The schedule could not be made anew.
     NotRescheduled,
     /// The profile's history shows that a step was taken back earlier.
     Before,
@@ -152,8 +152,7 @@ impl Tuning {
         }
     }
 
-    /// The last step could not be made, since disk positions or the launch sequence are missing, or changes nothing,
-    /// since a simulation has chosen the schedule. Ends tuning with the parameters in force.
+    /// The last step could not be made, since disk positions or the launch sequence are missing. Ends tuning with the parameters in force.
     pub fn not_rescheduled(&mut self) {
         if self.wanted.take().is_some() {
             self.ended = Some(TuningEnd::NotRescheduled);

@@ -22,11 +22,11 @@ const WHOLE_PERCENT: u64 = 90;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Warmth {
-    /// Nearly everything.
+    /// Nearly everything: 75 % or more.
     Cold,
     /// Some of it.
     Partly,
-    /// Next to nothing.
+    /// Next to nothing: less than 5 %.
     Warm,
 }
 

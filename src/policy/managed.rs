@@ -7,7 +7,6 @@ use super::dynamic::Tuning;
 use super::gain::{Gain, GainVerdict, TypicalTimes};
 use super::learned_launches::LearnedLaunches;
 use super::no_gain::{NoGainFacts, NoGainReason};
-use super::order_trial::OrderTrial;
 use super::relearn::Relearning;
 use super::tuned_parameter::TuningRules;
 use crate::model::{DriveClass, Revision};
@@ -36,11 +35,9 @@ pub struct Managed {
     #[serde(default)]
     cold_requests: ColdRequests,
     relearning: Relearning,
-    #[serde(default)]
-    order: OrderTrial,
     /// A drive was measured, and the profile is not scheduled for that yet.
     #[serde(default)]
-    order_is_due: bool,
+    schedule_is_due: bool,
     #[serde(default)]
     learned: LearnedLaunches,
     /// Whether the last launch found replaced files, so that they were looked up again.
@@ -57,8 +54,7 @@ impl Default for Managed {
             gain: Gain::default(),
             cold_requests: ColdRequests::default(),
             relearning: Relearning::default(),
-            order: OrderTrial::default(),
-            order_is_due: false,
+            schedule_is_due: false,
             learned: LearnedLaunches::default(),
             stale: false,
         }
@@ -149,8 +145,7 @@ impl Managed {
             } => {
                 self.tuning = Some(Tuning::new(class, history));
                 self.gain.new_profile();
-                self.order.learned();
-                self.order_is_due = false;
+                self.schedule_is_due = false;
                 if let Some(cold) = cold {
                     self.gain.learned(cold.took_us, cold.waiting_us);
                     self.cold_requests.measured(cold.requests);
@@ -178,12 +173,7 @@ impl Managed {
                 history,
                 figures,
                 rules,
-                is_chosen,
-            } => match self.is_order_refuted(figures, is_chosen) {
-                // With another order, the next launch is another one: this one is not judged any further.
-                true => Decision::ScheduleAsAccessed,
-                false => self.launched(now_s, history, figures, &rules),
-            },
+            } => self.launched(now_s, history, figures, &rules),
             Observation::NoEffect(rules) => {
                 let tuning = self.tuning.as_mut();
                 let params = tuning.and_then(|tuning| tuning.no_effect(&rules));
@@ -206,40 +196,24 @@ impl Managed {
         }
     }
 
-    /// Whether a simulation may choose the order of the app's reads: launches have not shown that this is slower.
-    pub fn may_choose_order(&self) -> bool {
-        self.order.may_choose()
-    }
-
-    /// A drive of the profile was measured: the order of reads may be chosen anew.
+    /// A drive of the profile was measured: its numbers may ask for another schedule.
     pub fn drive_measured(&mut self) {
-        self.order.drive_measured();
-        self.order_is_due = true;
+        self.schedule_is_due = true;
     }
 
-    /// Whether the profile is to be scheduled for what its drives can do.
-    pub fn is_order_due(&self) -> bool {
-        self.order_is_due
+    /// Whether the profile is to be scheduled for what its drives were measured to cost.
+    pub fn is_schedule_due(&self) -> bool {
+        self.schedule_is_due
     }
 
-    /// The profile is scheduled for what its drives can do.
-    pub fn order_is_made(&mut self) {
-        self.order_is_due = false;
+    /// The profile is scheduled for its drives.
+    pub fn schedule_is_made(&mut self) {
+        self.schedule_is_due = false;
     }
 
-    /// What launches were seen to miss has joined the profile: it is another set of pages, in an order made for it.
-    pub fn extended(&mut self) {
-        self.order.learned();
-        self.order_is_due = false;
-    }
-
-    fn is_order_refuted(&mut self, figures: &LaunchFigures, is_chosen: bool) -> bool {
-        let counts = figures.is_prefetched()
-            && figures.warmth() == Warmth::Cold
-            && figures.is_whole()
-            && figures.is_completed();
-        let took_us = figures.took_us().filter(|_| counts);
-        took_us.is_some_and(|took_us| self.order.next(is_chosen, took_us))
+    /// The profile is scheduled by other parameters, which its drives ask for: tuning begins anew.
+    pub fn scheduled_for(&mut self, class: DriveClass, history: &[Revision]) {
+        self.tuning = Some(Tuning::new(class, history));
     }
 
     /// Whether the launch made so many read requests itself that it counts how many of them were for what the

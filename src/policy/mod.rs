@@ -30,8 +30,6 @@ mod learned_launches;
 mod managed;
 mod no_gain;
 mod obsolete;
-mod order_trial;
-mod probe_times;
 mod relearn;
 mod shield;
 mod took;
@@ -46,8 +44,6 @@ pub use learned_launches::LearnedLaunches;
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
 pub use no_gain::{NoGainFacts, NoGainReason, why_no_gain};
 pub use obsolete::{Checked, Finding, check_files};
-pub use order_trial::OrderTrial;
-pub use probe_times::{ProbeEnd, ProbeTimes, is_to_be_measured};
 pub use relearn::Relearning;
 pub use shield::{
     DriveLook, Lever, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState,

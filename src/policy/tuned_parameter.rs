@@ -118,6 +118,7 @@ impl TunedParameter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ReadOrder;
 
     /// How far the levels go from the defaults of a class on, and that nothing else changes.
     #[test]
@@ -167,6 +168,7 @@ mod tests {
                 hole_pages: 2,
                 distance: 56,
             }),
+            order: ReadOrder::Access,
         };
         assert_eq!(
             TunedParameter::of(DriveClass::NoCommandQueuing, &params),
@@ -186,6 +188,7 @@ mod tests {
             merge_distance: u64::MAX,
             shift_bytes: u64::MAX,
             infill: None,
+            order: ReadOrder::Access,
         };
         for tuned in [
             TunedParameter::Shift,

@@ -142,8 +142,6 @@ pub enum Observation<'a> {
         figures: &'a LaunchFigures,
         /// How schedules are tuned.
         rules: TuningRules,
-        /// Whether a simulation had chosen the order of its reads, and not that of accesses.
-        is_chosen: bool,
     },
     /// The last [`Decision::Reschedule`] would not change the schedule, tuned so.
     NoEffect(TuningRules),
@@ -188,8 +186,6 @@ pub enum Decision {
     Keep,
     /// Schedule the profile anew with these parameters and add them to its history.
     Reschedule(Params),
-    /// Schedule the profile in the order of accesses: that which a simulation has chosen is slower.
-    ScheduleAsAccessed,
     /// Find replaced files again by their paths, and drop files that are gone.
     Refresh,
     /// Learn the next launch. The old profile stays until there is a new one.

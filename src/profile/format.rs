@@ -3,14 +3,14 @@
 //! | bytes | field | |
 //! |---|---|---|
 //! | 8 | magic | [`MAGIC`] |
-//! | 2 | version | [`VERSION`], or [`WITHOUT_HOLD`]; any other is refused |
+//! | 2 | version | [`VERSION`]; any other is refused |
 //! | 4 | packed length | bytes of the body in the file |
 //! | 4 | body length | bytes of the body once inflated |
 //! | 4 | CRC-32 | of everything before it, then of the packed body |
 //! | … | body | deflated |
 //!
 //! Numbers are little-endian. The body is one [`Body`] in postcard's encoding (variable-length
-//! integers), followed by what the app is [held](Hold) for, if it is, and by the path of its launcher if it has one. Tables are stored as columns of
+//! integers), followed by the path of the app's launcher if it has one. Tables are stored as columns of
 //! differences, which are small and alike, so that deflate has something to work with. A change of `Body`
 //! or of any type in it is a new version.
 //!
@@ -26,7 +26,7 @@ use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use serde::{Deserialize, Serialize};
 
-use crate::model::{App, Device, Ended, HelperRead, Hold, Hooks, Learned, PrefetchEntry, Profile};
+use crate::model::{App, Device, Ended, HelperRead, Hooks, Learned, PrefetchEntry, Profile};
 use crate::model::{MOST_LEARNED_LAUNCHES, Revision, Span, UnusedPages};
 
 pub use limits::MAX_FILE_BYTES;
@@ -36,10 +36,7 @@ pub use limits::MAX_FILE_BYTES;
 const MAGIC: [u8; 8] = *b"\x89paralf\n";
 
 /// Version of the format that this program reads and writes.
-const VERSION: u16 = 4;
-
-/// The version before it, which is read, too: nobody is held.
-const WITHOUT_HOLD: u16 = 3;
+const VERSION: u16 = 5;
 
 const HEADER_BYTES: usize = 22;
 
@@ -60,7 +57,10 @@ pub enum FormatError {
     #[error("not a Paralfetch profile")]
     NotAProfile,
     /// The file has the format of another version of the program.
-    #[error("profile format {0}, but this program reads format {VERSION}")]
+    #[error(
+        "its format is {0}, and this program reads format {VERSION}: the app is to be learned again, which the service does \
+         at its next launch"
+    )]
     Version(u16),
     /// The file ends early.
     #[error("the profile is cut short")]
@@ -79,7 +79,7 @@ pub enum FormatError {
 /// A [`Profile`] as it is serialised, with its large tables as columns.
 #[derive(Serialize, Deserialize)]
 struct Body {
-    /// User, path, root directory, device and inode number of the [`App`]; its launcher follows the body and what it is held for.
+    /// User, path, root directory, device and inode number of the [`App`]; its launcher follows the body.
     app: (u32, Vec<u8>, Option<Vec<u8>>, u64, u64),
     created: u64,
     learned: Learned,
@@ -133,11 +133,7 @@ impl Body {
     }
 
     /// The profile. Its contents are yet to be held against the limits.
-    fn into_profile(
-        self,
-        hold: Option<Hold>,
-        program: Option<Vec<u8>>,
-    ) -> Result<Profile, FormatError> {
+    fn into_profile(self, program: Option<Vec<u8>>) -> Result<Profile, FormatError> {
         let (devices, files) = (self.devices.0.len(), self.files.len());
         let fault_around = self.fault_around.into_entries(devices, files)?;
         let unused = self.unused.into_entries(devices, files)?;
@@ -164,7 +160,6 @@ impl Body {
             ended: self.ended,
             hooks: self.hooks,
             entries: self.entries.into_entries(devices, files)?,
-            hold,
             files: self.files.into_files()?,
             history: self.history.0,
             devices: self.devices.0,
@@ -201,7 +196,6 @@ pub fn encode(profile: &Profile) -> Result<Vec<u8>, FormatError> {
 /// The body of the file.
 fn contents(profile: &Profile) -> postcard::Result<Vec<u8>> {
     let mut body = postcard::to_allocvec(&Body::new(profile))?;
-    body = postcard::to_extend(&profile.hold, body)?;
     if let Some(program) = &profile.app.program {
         body = postcard::to_extend(program, body)?;
     }
@@ -213,12 +207,8 @@ fn contents(profile: &Profile) -> postcard::Result<Vec<u8>> {
 /// # Errors
 /// Any damage, a foreign version and contents against the rules are errors; see [`FormatError`].
 pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
-    let (version, body) = unseal(bytes)?;
+    let body = unseal(bytes)?;
     let (body, rest): (Body, &[u8]) = postcard::take_from_bytes(&body).map_err(|_| CONTENTS)?;
-    let (hold, rest) = match version {
-        WITHOUT_HOLD => (None, rest),
-        _ => postcard::take_from_bytes(rest).map_err(|_| CONTENTS)?,
-    };
     let (program, rest) = match rest {
         [] => (None, rest),
         _ => postcard::take_from_bytes(rest)
@@ -226,7 +216,7 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
             .map_err(|_| CONTENTS)?,
     };
     limits::require(rest.is_empty(), CONTENTS)?;
-    let profile = body.into_profile(hold, program)?;
+    let profile = body.into_profile(program)?;
     limits::check(&profile)?;
     Ok(profile)
 }
@@ -248,14 +238,13 @@ pub fn seal(body: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Checks the header and the checksum, and inflates the body. With the version of the format.
-fn unseal(bytes: &[u8]) -> Result<(u16, Vec<u8>), FormatError> {
+/// Checks the header and the checksum, and inflates the body.
+fn unseal(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
     // An empty file is what a crash leaves on file systems that allocate late.
     limits::require(!MAGIC.starts_with(bytes), FormatError::Truncated)?;
     limits::require(bytes.starts_with(&MAGIC), FormatError::NotAProfile)?;
     let version = u16::from_le_bytes(field(bytes, 8)?);
-    let is_known = [VERSION, WITHOUT_HOLD].contains(&version);
-    limits::require(is_known, FormatError::Version(version))?;
+    limits::require(version == VERSION, FormatError::Version(version))?;
     let packed_bytes = u32::from_le_bytes(field(bytes, 10)?) as usize;
     let body_bytes = u32::from_le_bytes(field(bytes, 14)?) as usize;
     let crc = u32::from_le_bytes(field(bytes, 18)?);
@@ -266,7 +255,7 @@ fn unseal(bytes: &[u8]) -> Result<(u16, Vec<u8>), FormatError> {
     limits::require(packed.len() == packed_bytes, CONTENTS)?;
     let sum = checksum(&header[..18], packed);
     limits::require(sum == crc, FormatError::Checksum)?;
-    Ok((version, inflate(packed, body_bytes)?))
+    inflate(packed, body_bytes)
 }
 
 /// The `N` bytes at `at`.

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use crate::model::{
-    App, Device, DriveClass, Ended, File, HelperRead, Hold, HookKind, Hooks, Infill, Learned,
-    Params, Place, PrefetchEntry, Profile, Revision, Span, UnusedPages,
+    App, Device, DriveClass, Ended, File, HelperRead, HookKind, Hooks, Infill, Learned, Params,
+    Place, PrefetchEntry, Profile, ReadOrder, Revision, Span, UnusedPages,
 };
 
 fn span(place: Place, start: u64, len: u64) -> Span {
@@ -61,10 +61,6 @@ pub fn sample(path: &str) -> Profile {
             entry(data, 3, 4, 1_200),
             entry(data, 0, 2, 500),
         ],
-        hold: Some(Hold {
-            entries: 1,
-            most_ms: 1500,
-        }),
         fault_around: vec![span(data, 4, 2)],
         unused: vec![UnusedPages {
             span: span(data, 0, 2),
@@ -127,6 +123,7 @@ impl Numbers {
                     hole_pages: numbers.any(),
                     distance: numbers.any(),
                 }),
+                order: self.one_of(&[ReadOrder::Access, ReadOrder::Disk]),
             },
         }
     }
@@ -180,11 +177,6 @@ impl Numbers {
         let span = |numbers: &mut Numbers| entry(numbers).span;
         let kinds = [Tracepoint, Fentry, NoFunction, Refused];
         let entries = self.many(0, 60, entry);
-        let can_hold = !entries.is_empty() && self.below(2) == 0;
-        let hold = can_hold.then(|| Hold {
-            entries: 1 + self.below(entries.len() as u64) as u32,
-            most_ms: 1 + self.below(5_000) as u16,
-        });
         Profile {
             app: App {
                 uid: self.any() as u32,
@@ -205,7 +197,6 @@ impl Numbers {
             devices: self.many(devices, devices, Numbers::device),
             files: self.many(files, files, |numbers| numbers.file(devices)),
             entries,
-            hold,
             fault_around: self.many(0, 20, span),
             unused: self.many(0, 20, |numbers| UnusedPages {
                 span: span(numbers),

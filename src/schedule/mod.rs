@@ -2,29 +2,26 @@
 //!
 //! Pure functions over plain data. A [`LogEntry`] is one recorded read, in access order; the result
 //! is a list of [`PrefetchEntry`], in the order in which the prefetch thread executes them.
-//! The order of work is merge → shift (paper §3.2 and §4.2; infill from Mobifetch §2).
+//! [`formula`] says what a drive's numbers ask for: the launch sequence, for which the order of work is merge → shift (paper
+//! §3.2 and §4.2; infill from Mobifetch §2), or one sweep over the disk.
 //! [`reorder`] and [`resequence`] undo it, for a schedule that is made anew with other parameters (dynamic
 //! scheduling, paper §3.3).
 
-mod choose;
+pub mod formula;
 mod merge;
-mod regions;
 mod reschedule;
 mod shift;
-mod simulate;
+mod sweep;
 
 #[cfg(test)]
 mod generate;
 
 use std::collections::BTreeMap;
 
-use crate::model::{DeviceParams, Infill, LogEntry, Params, PrefetchEntry};
+use crate::model::{DeviceParams, Infill, LogEntry, Params, PrefetchEntry, ReadOrder};
 
-pub use choose::{Choices, ChosenSchedule, Holding, SchedulePlan, choose};
-pub use regions::{RegionPlan, RegionalSchedule, regional};
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
-pub use simulate::{AppWait, Elevator, LaunchSimulator, QueueLength, Simulation};
 
 /// The device that most pages of a launch sequence are on, by its index in the device table: its drive decides how the
 /// launch is scheduled. `None` if the sequence is empty.
@@ -47,7 +44,7 @@ pub fn most_pages(pages: impl Iterator<Item = (usize, u64)>) -> Option<usize> {
     most.map(|(device, _)| device)
 }
 
-/// All of pre-scheduling: range merge, infill merge if `params` say so, metadata shift.
+/// All of pre-scheduling: range merge, infill merge if `params` say so, metadata shift; or a sweep, if they say that.
 ///
 /// `log` is a launch sequence in access order that names no page twice; the result is what the
 /// prefetch thread executes, in its order. Both merges count I/O distances in positions of `log`.
@@ -57,8 +54,12 @@ pub fn schedule(log: &[LogEntry], params: &Params) -> Vec<PrefetchEntry> {
 
 /// The same for drives of several classes, each with its own parameters. They merge by I/O distances that count the
 /// positions of all devices. Metadata of a class pass data of that class: drives have queues of their own, and
-/// another drive's metadata keep none of them filled.
+/// another drive's metadata keep none of them filled. A sweep, where the main drive asks for one, is over all drives.
 pub fn schedule_for(log: &[LogEntry], params: &DeviceParams) -> Vec<PrefetchEntry> {
+    let main = params.main();
+    if main.order == ReadOrder::Disk {
+        return sweep::sweep(log, main.infill.map_or(0, |infill| infill.hole_pages));
+    }
     let passes = |class| {
         let params = params.of(class);
         let range = Infill {

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::model::{DeviceParams, DriveClass, LogEntry, Params, Span};
+use crate::model::{DeviceParams, DriveClass, LogEntry, Params, ReadOrder, Span};
 
 /// Moves metadata forward past data: a data entry waits until at least `shift_bytes` bytes of
 /// later metadata have gone before it, or until the sequence ends.
@@ -20,6 +20,7 @@ pub fn metadata_shift(log: &[LogEntry], shift_bytes: u64) -> Vec<LogEntry> {
         merge_distance: 0,
         shift_bytes,
         infill: None,
+        order: ReadOrder::Access,
     });
     shift(log, |entry| entry.span, |_| params.class(0), &params)
 }

@@ -31,8 +31,6 @@ pub struct CachedProfile {
     pub history: Vec<Revision>,
     /// Class of the drive that most of it is read from.
     pub class: DriveClass,
-    /// Whether a simulation has chosen the order of its reads, and not that of accesses.
-    pub is_order_chosen: bool,
     /// Prefetch entries.
     pub entries: u64,
     /// Bytes of the schedule.
@@ -114,7 +112,6 @@ impl CachedProfile {
             app: profile.app.clone(),
             history: profile.history.clone(),
             class: main_class(profile),
-            is_order_chosen: !profile.is_in_access_order(),
             entries: profile.entries.len() as u64,
             learned_live: (profile.learned == Learned::Live).then(|| profile.data_pages()),
             cold_requests: estimate_cold_requests(&profile.entries),

@@ -13,29 +13,28 @@ use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{release_heap, work_behind};
 use crate::drive::{
-    DriveBelow, KeptModel, KeptModels, ProbeError, Sysfs, drives_of, identities, probe_drive,
+    DriveBelow, MeasuredDrive, MeasuredDrives, ProbeError, ProbedDrive, Sysfs, drives_of,
+    identities, probe_drive,
 };
 use crate::fs::mounts::MountTable;
 use crate::model::UserApp;
-use crate::policy::{ProbeEnd, ProbeTimes, is_to_be_measured};
 use crate::profile::decode;
+use crate::schedule::formula;
 
-/// What a launch took, and what its drives' models had led to expect.
-pub struct ExpectedLaunch {
-    /// The kernel's names of the drives that it was read from.
-    pub drives: Vec<String>,
-    /// By simulation, in µs.
-    pub expected_us: f64,
-    /// Measured, in µs.
-    pub took_us: f64,
-}
+/// How long after a launch: the user has what he wanted by then, and the drive is still awake.
+const REST: Duration = Duration::from_secs(10);
+
+/// How long a drive that others use is left alone.
+const TRY_AGAIN: Duration = Duration::from_secs(10 * 60);
+
+/// Seconds after which a drive is measured again: flash slows down as it fills and ages.
+const OLD_S: u64 = 90 * 24 * 60 * 60;
 
 /// What came of measuring.
 pub struct ProbesEnded {
-    end: ProbeEnd,
-    /// The kernel's names of the drives that were measured.
-    pub measured: Vec<String>,
-    /// The apps whose profiles lie on them.
+    /// Others use a drive, or a launch has begun: the rest is measured another time.
+    is_disturbed: bool,
+    /// The apps whose profiles lie on drives that were measured.
     pub apps: Vec<UserApp>,
     /// Those that cannot be measured.
     failed: Vec<u64>,
@@ -48,48 +47,53 @@ pub type PackedProfiles = Vec<(UserApp, Arc<[u8]>)>;
 
 /// Has drives measured.
 pub struct DriveProbes {
-    times: ProbeTimes,
     /// The app that was launched or learned last: its drive is awake.
     latest: Option<UserApp>,
-    /// The apps whose drives were looked at.
+    /// When that will be some time ago; `None`: nothing is to be measured, or something is being measured.
+    due: Option<Instant>,
+    /// Nothing is measured before.
+    not_before: Instant,
+    /// The apps whose drives were looked at since the service has begun.
     looked_at: HashSet<UserApp>,
     /// Drives that cannot be measured, by number: until the service starts again, they are left alone.
     failed: Vec<u64>,
     /// Tells the thread to stop.
     stop: Arc<AtomicBool>,
+    is_under_way: bool,
     state_dir: PathBuf,
     sysfs: Sysfs,
     outbox: Outbox,
 }
 
 impl DriveProbes {
-    /// Models are kept in this directory.
+    /// What is measured is kept in this directory.
     pub fn new(state_dir: PathBuf, sysfs: Sysfs, outbox: Outbox) -> Self {
         DriveProbes {
-            times: ProbeTimes::new(Instant::now()),
             latest: None,
+            due: None,
+            not_before: Instant::now(),
             looked_at: HashSet::new(),
             failed: Vec::new(),
             stop: Arc::default(),
+            is_under_way: false,
             state_dir,
             sysfs,
             outbox,
         }
     }
 
-    /// A launch of an app that has a profile is over.
-    pub fn launch_ended(&mut self, key: &UserApp) {
+    /// A launch of an app that has a profile is over. Its drives are looked at if they were not yet.
+    pub fn launch_ended(&mut self, key: &UserApp, now: Instant) {
         if !self.looked_at.contains(key) {
-            self.learned(key);
-        } else if self.times.launch_ended(Instant::now()) {
             self.latest = Some(key.clone());
+            self.due = Some((now + REST).max(self.not_before));
         }
     }
 
-    /// There is a profile of which it is not known on which drives it lies.
-    pub fn learned(&mut self, key: &UserApp) {
-        self.times.learned(Instant::now());
-        self.latest = Some(key.clone());
+    /// An app has a new profile, perhaps on other drives.
+    pub fn learned(&mut self, key: &UserApp, now: Instant) {
+        self.looked_at.remove(key);
+        self.launch_ended(key, now);
     }
 
     /// Starts a thread that measures the drives on which the profile of the app lies that was launched or learned last, if they
@@ -99,6 +103,7 @@ impl DriveProbes {
     /// When the system has no thread to give.
     pub fn start(&mut self, profiles: PackedProfiles) -> io::Result<()> {
         self.stop = Arc::default();
+        self.due = None;
         let latest = self.latest.take();
         // Others were forgotten.
         self.looked_at
@@ -107,25 +112,18 @@ impl DriveProbes {
         let round = ProbeRound {
             latest,
             profiles,
-            doubted: self.times.doubted().map(str::to_owned).collect(),
             failed: self.failed.clone(),
             stop: Arc::clone(&self.stop),
             state_dir: self.state_dir.clone(),
             sysfs: self.sysfs.clone(),
         };
-        self.times.begin();
-        let started = work_behind("pf-probe", &self.outbox, || {
+        work_behind("pf-probe", &self.outbox, || {
             let ended = round.measure();
             release_heap();
             Message::DrivesProbed(ended)
-        });
-        match started {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                self.times.ended(Instant::now(), ProbeEnd::Disturbed);
-                Err(error)
-            }
-        }
+        })?;
+        self.is_under_way = true;
+        Ok(())
     }
 
     /// A launch begins: whatever is being measured is given up after the reads that are under way.
@@ -134,32 +132,34 @@ impl DriveProbes {
     }
 
     /// The thread has ended.
-    pub fn ended(&mut self, ended: &ProbesEnded) {
-        self.times.ended(Instant::now(), ended.end);
-        for drive in &ended.measured {
-            self.times.measured(drive);
-        }
+    pub fn ended(&mut self, ended: &ProbesEnded, now: Instant) {
+        self.is_under_way = false;
         self.failed.extend(&ended.failed);
-    }
-
-    /// Takes what a cold launch took.
-    pub fn compare(&mut self, launch: &ExpectedLaunch) {
-        let drives = launch.drives.iter().map(String::as_str);
-        self.times
-            .compare(drives, launch.expected_us, launch.took_us);
+        if ended.is_disturbed {
+            // The next launch of any app has its drives looked at again.
+            self.looked_at.clear();
+            self.not_before = now + TRY_AGAIN;
+            self.due = self.due.map(|due| due.max(self.not_before));
+        }
     }
 
     /// Time until drives are to be looked at; `None` if nothing is planned.
     pub fn until_due(&self, now: Instant) -> Option<Duration> {
-        self.times.until_due(now)
+        let due = self.due.filter(|_| !self.is_under_way)?;
+        Some(due.saturating_duration_since(now))
     }
+}
+
+/// Whether a drive is to be measured that was at `measured_s`, in seconds since the epoch, as `now_s`.
+fn is_old(measured_s: u64, now_s: u64) -> bool {
+    // Where the clock was ahead, the drive may seem to be measured tomorrow.
+    now_s.abs_diff(measured_s) >= OLD_S
 }
 
 /// What the thread works on.
 struct ProbeRound {
     latest: Option<UserApp>,
     profiles: PackedProfiles,
-    doubted: Vec<String>,
     failed: Vec<u64>,
     stop: Arc<AtomicBool>,
     state_dir: PathBuf,
@@ -169,8 +169,7 @@ struct ProbeRound {
 impl ProbeRound {
     fn measure(self) -> ProbesEnded {
         let mut ended = ProbesEnded {
-            end: ProbeEnd::Done,
-            measured: Vec::new(),
+            is_disturbed: false,
             apps: Vec::new(),
             failed: Vec::new(),
             warnings: Vec::new(),
@@ -180,7 +179,7 @@ impl ProbeRound {
             Err(error) => {
                 let why = format!("drives are not measured: no mount table: {error}");
                 ended.warnings.push(why);
-                ended.end = ProbeEnd::Disturbed;
+                ended.is_disturbed = true;
                 return ended;
             }
         };
@@ -194,39 +193,28 @@ impl ProbeRound {
                 false => ControlFlow::Continue(()),
             };
             if go_on(0.0).is_break() {
-                ended.end = ProbeEnd::Disturbed;
+                ended.is_disturbed = true;
                 break;
             }
             match probe_drive(&drive, &path, &self.sysfs, &mounts, false, go_on) {
                 Ok(probed) if probed.is_disturbed() => {
                     tracing::debug!(drive = drive.name, "others used it while it was measured");
-                    ended.end = ProbeEnd::Disturbed;
+                    ended.is_disturbed = true;
                 }
-                Ok(probed) => {
-                    let model = probed.model.describe();
-                    tracing::info!(drive = drive.name, model, "the drive was measured");
-                    match self.keep(KeptModel {
-                        identities: probed.identities,
-                        measured: now_s(),
-                        model: probed.model,
-                    }) {
-                        Ok(true) => {
-                            ended.measured.push(drive.name);
-                            measured.push(drive.dev);
-                        }
-                        Ok(false) => ended.failed.push(drive.dev),
-                        Err(why) => {
-                            ended.warnings.push(why);
-                            ended.end = ProbeEnd::Disturbed;
-                        }
+                Ok(probed) => match self.keep(probed) {
+                    Ok(true) => measured.push(drive.dev),
+                    Ok(false) => ended.failed.push(drive.dev),
+                    Err(why) => {
+                        ended.warnings.push(why);
+                        ended.is_disturbed = true;
                     }
-                }
+                },
                 // Others may have all of the system's asynchronous I/O for a while.
                 Err(
                     why @ (ProbeError::Busy { .. } | ProbeError::Stopped | ProbeError::Queue(_)),
                 ) => {
                     tracing::debug!(drive = drive.name, "not measured now: {why}");
-                    ended.end = ProbeEnd::Disturbed;
+                    ended.is_disturbed = true;
                 }
                 Err(why) => {
                     tracing::info!(drive = drive.name, "cannot be measured: {why}");
@@ -235,13 +223,13 @@ impl ProbeRound {
             }
         }
         if !measured.is_empty() {
-            let profiles = self.profiles.iter();
-            let on_them = profiles.filter(|(_, packed)| {
+            let is_on = |packed: &[u8]| {
                 let drives = self.drives(packed, &mounts);
                 drives
                     .iter()
                     .any(|(drive, _)| measured.contains(&drive.dev))
-            });
+            };
+            let on_them = self.profiles.iter().filter(|(_, packed)| is_on(packed));
             ended.apps = on_them.map(|(key, _)| key.clone()).collect();
         }
         ended
@@ -276,29 +264,95 @@ impl ProbeRound {
         if identities.is_empty() {
             tracing::info!(
                 drive = drive.name,
-                "has nothing by which a model could be found again"
+                "has nothing by which it could be found again"
             );
             ended.failed.push(drive.dev);
             return false;
         }
-        let kept = KeptModels::load(&self.state_dir).unwrap_or_else(|error| {
+        let drives = MeasuredDrives::load(&self.state_dir).unwrap_or_else(|error| {
             // It is replaced.
             ended.warnings.push(error.to_string());
-            KeptModels::default()
+            MeasuredDrives::default()
         });
-        let kept = kept.find(&identities);
-        let is_doubted = self.doubted.contains(&drive.name);
-        is_to_be_measured(kept.map(|kept| kept.measured), is_doubted, now_s())
+        let kept = drives.find(&identities);
+        kept.is_none_or(|kept| is_old(kept.measured, now_s()))
     }
 
-    /// Keeps a model; false for a drive that has no identity.
-    fn keep(&self, model: KeptModel) -> Result<bool, String> {
-        let mut models = KeptModels::load(&self.state_dir).unwrap_or_default();
-        let is_kept = models.keep(model);
+    /// Keeps what was measured; false for a drive that has no identity.
+    fn keep(&self, probed: ProbedDrive) -> Result<bool, String> {
+        let costs = formula::describe(&probed.costs);
+        tracing::info!(drive = probed.name, costs, "the drive was measured");
+        let mut drives = MeasuredDrives::load(&self.state_dir).unwrap_or_default();
+        let is_kept = drives.keep(MeasuredDrive {
+            identities: probed.identities,
+            measured: now_s(),
+            costs: probed.costs,
+        });
         if is_kept {
-            let saved = models.save(&self.state_dir);
+            let saved = drives.save(&self.state_dir);
             saved.map_err(|error| error.to_string())?;
         }
         Ok(is_kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::mailbox::mailbox;
+
+    fn app(name: &str) -> UserApp {
+        UserApp {
+            uid: 1000,
+            id: name.to_owned(),
+        }
+    }
+
+    fn ended(is_disturbed: bool) -> ProbesEnded {
+        ProbesEnded {
+            is_disturbed,
+            apps: Vec::new(),
+            failed: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn drives_are_looked_at_once_a_little_after_a_launch_and_later_if_others_use_them() {
+        let (outbox, _inbox) = mailbox().unwrap();
+        let mut probes = DriveProbes::new(PathBuf::new(), Sysfs::default(), outbox);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(probes.until_due(start), None);
+        probes.launch_ended(&app("a"), at(5));
+        assert_eq!(probes.until_due(at(8)), Some(Duration::from_secs(7)));
+        // No profile is there: nothing is read.
+        probes.start(Vec::new()).unwrap();
+        assert_eq!(probes.until_due(at(60)), None);
+        probes.ended(&ended(false), at(61));
+        probes.launch_ended(&app("a"), at(70));
+        assert_eq!(probes.until_due(at(70)), None, "it was looked at");
+        probes.learned(&app("a"), at(80));
+        assert_eq!(probes.until_due(at(80)), Some(REST));
+        probes.start(Vec::new()).unwrap();
+        probes.launch_ended(&app("b"), at(91));
+        assert_eq!(probes.until_due(at(91)), None, "it is under way");
+        probes.ended(&ended(true), at(100));
+        assert_eq!(probes.until_due(at(100)), Some(TRY_AGAIN));
+        probes.launch_ended(&app("a"), at(800));
+        assert_eq!(probes.until_due(at(800)), Some(REST), "once more");
+    }
+
+    #[test]
+    fn drives_are_measured_again_after_three_months() {
+        let now_s = 1_000_000_000;
+        for (measured_s, expected) in [
+            (now_s - OLD_S + 1, false),
+            (now_s - OLD_S, true),
+            (now_s + 1, false),
+            (now_s + OLD_S, true),
+        ] {
+            assert_eq!(is_old(measured_s, now_s), expected);
+        }
     }
 }

@@ -369,7 +369,6 @@ impl Service {
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
             Message::DrivesProbed(ended) => self.parts.drives_probed(ended),
-            Message::Expected(launch) => self.parts.probes.compare(&launch),
             Message::Located(found) => self.parts.executables_located(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),

@@ -1,7 +1,5 @@
 //! The managed apps: their records, their profiles, and what is decided from what happens to them.
 
-mod on_drives;
-
 use std::collections::HashMap;
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
@@ -15,7 +13,7 @@ use super::marks::Marks;
 use super::message::Message;
 use super::profile_room::{KeptProfile, without_room};
 use super::registry::{Added, Record, Registry};
-use super::reschedule::{Rescheduled, extend, refresh, reschedule};
+use super::reschedule::{Rescheduled, extend, refresh, reschedule, schedule_for_drives};
 use super::told_gains::ToldGains;
 use super::worker::Jobs;
 use crate::apps::Rules;
@@ -186,7 +184,6 @@ impl ManagedApps {
             Decision::Reschedule(_) => {
                 record.managed.next(now_s(), &Observation::NotRescheduled);
             }
-            Decision::ScheduleAsAccessed => self.schedule_as_accessed(key),
             Decision::Refresh => self.refresh_profile(key, Occasion::Launch),
             Decision::Relearn(reason) => {
                 let reason = reason_text(reason);
@@ -322,18 +319,16 @@ impl ManagedApps {
 
     /// Has a profile scheduled anew.
     fn reschedule(&mut self, key: &UserApp, params: Params) {
-        let models = self.models_for(key);
         let is_taken = self.change_profile(
             key,
             Occasion::Launch,
             move |profile, sequence, store| {
-                let rescheduled = reschedule(profile, sequence, params, models.as_deref());
+                let rescheduled = reschedule(profile, sequence, params);
                 Some(rescheduled.and_then(|rescheduled| match rescheduled {
                     Rescheduled::Anew(new) => {
                         CachedProfile::store(&new, store).map(Rescheduled::Anew)
                     }
                     Rescheduled::Same => Ok(Rescheduled::Same),
-                    Rescheduled::Chosen => Ok(Rescheduled::Chosen),
                 }))
             },
             |apps, key, rescheduled| match rescheduled {
@@ -347,12 +342,6 @@ impl ManagedApps {
                     apps.observe(&key, &Observation::NoEffect(apps.rules));
                     None
                 }
-                Ok(Rescheduled::Chosen) => {
-                    let what = "is not tuned: a simulation has chosen its schedule";
-                    tracing::info!(app = key.id, uid = key.uid, "{what}");
-                    apps.observe(&key, &Observation::NotRescheduled);
-                    None
-                }
                 Err(why) => {
                     apps.observe(&key, &Observation::NotRescheduled);
                     Some(format!("{key} cannot be scheduled anew: {why}"))
@@ -362,6 +351,55 @@ impl ManagedApps {
         if !is_taken && let Some(record) = self.registry.records.get_mut(key) {
             record.managed.next(now_s(), &Observation::NotRescheduled);
         }
+    }
+
+    /// Drives of these apps were measured: each profile is to be scheduled for what they cost once its app has been launched.
+    /// All of them at once would keep a processor busy.
+    pub fn drives_measured(&mut self, apps: &[UserApp]) {
+        for key in apps {
+            if let Some(record) = self.registry.records.get_mut(key) {
+                record.managed.drive_measured();
+            }
+        }
+        if !apps.is_empty() {
+            self.save();
+        }
+    }
+
+    /// Has a profile scheduled for what its drives cost, if they were measured since it was made.
+    pub fn schedule_for_drives(&mut self, key: &UserApp) {
+        let record = self.registry.records.get(key);
+        if !record.is_some_and(|record| record.managed.is_schedule_due()) {
+            return;
+        }
+        self.change_profile(
+            key,
+            Occasion::Launch,
+            |profile, sequence, store| {
+                let scheduled = schedule_for_drives(profile, sequence, store.dir());
+                Some(scheduled.and_then(|scheduled| {
+                    let store = |profile| CachedProfile::store(&profile, store);
+                    scheduled.map(store).transpose()
+                }))
+            },
+            |apps, key, stored| {
+                let profile = match stored {
+                    Ok(profile) => profile,
+                    Err(why) => return Some(format!("{key} is not scheduled anew: {why}")),
+                };
+                let record = apps.registry.records.get_mut(&key)?;
+                record.managed.schedule_is_made();
+                if let Some(profile) = profile {
+                    let what = "scheduled for what its drive was measured to cost";
+                    tracing::info!(app = key.id, uid = key.uid, "{what}");
+                    record
+                        .managed
+                        .scheduled_for(profile.class, &profile.history);
+                    apps.profiles.insert(key, profile);
+                }
+                None
+            },
+        );
     }
 
     /// Has the files of all profiles checked.
@@ -403,12 +441,11 @@ impl ManagedApps {
 
     /// Has a profile take in what a prefetched launch missed, unless it would have more than `most` bytes then.
     pub fn take_in(&self, key: &UserApp, missed: MissedReads, most: Option<u64>) {
-        let models = self.models_for(key);
         self.change_profile(
             key,
             Occasion::Launch,
             move |profile, sequence, store| {
-                let extended = extend(profile, sequence, &missed, models.as_deref());
+                let extended = extend(profile, sequence, &missed);
                 let stored = extended.and_then(|extended| {
                     let Some(extended) = extended else {
                         return Ok(None);
@@ -430,11 +467,6 @@ impl ManagedApps {
                     apps.profiles.insert(key.clone(), profile);
                     apps.make_room(key.uid);
                     let NotedReads { joined, kept } = noted;
-                    if joined > 0
-                        && let Some(record) = apps.registry.records.get_mut(&key)
-                    {
-                        record.managed.extended();
-                    }
                     let what = "what the launch missed was noted";
                     tracing::debug!(app = key.id, uid = key.uid, joined, kept, "{what}");
                     None

@@ -2,7 +2,7 @@
 
 use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::config::WritesConfig;
-use super::drive_probes::{ExpectedLaunch, ProbesEnded};
+use super::drive_probes::ProbesEnded;
 use super::event_loop::Service;
 use super::executables::LocatedExecutables;
 use super::managed_apps::{KnownProfiles, ManagedApps};
@@ -59,8 +59,6 @@ pub enum Message {
     DesktopApps(Vec<Record>),
     /// Drives were measured, or not.
     DrivesProbed(ProbesEnded),
-    /// What a cold launch took, and what the models of its drives had led to expect.
-    Expected(ExpectedLaunch),
     /// Where the executables of the apps are.
     Located(LocatedExecutables),
     /// Something is wrong.

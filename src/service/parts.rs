@@ -250,7 +250,7 @@ impl Parts {
 
     /// Drives were measured, or not.
     pub fn drives_probed(&mut self, ended: ProbesEnded) {
-        self.probes.ended(&ended);
+        self.probes.ended(&ended, Instant::now());
         self.apps.drives_measured(&ended.apps);
         for warning in ended.warnings {
             self.warn(warning);

@@ -14,16 +14,18 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Stat;
 
+use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::safe_open;
-use crate::learn::{FileMetadata, MissedReads, NotedReads, OnDrives, ScheduledLaunch};
+use crate::learn::{FileMetadata, MissedReads, NotedReads};
 use crate::model::{
-    Device, DeviceParams, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile, Revision,
+    Device, DeviceParams, DriveCosts, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile,
+    Revision,
 };
 use crate::policy::{Finding, TunedParameter, check_files};
-use crate::schedule::{Located, reorder, resequence};
+use crate::schedule::{Located, formula, main_device, reorder, resequence, schedule_for};
 use crate::service::cached_profile::main_class;
 use crate::service::clock::now_s;
 
@@ -37,13 +39,10 @@ pub enum Rescheduled<P = Profile> {
     Anew(P),
     /// The same schedule.
     Same,
-    /// A simulation has put its data into another order than that of accesses, which these parameters do not change.
-    Chosen,
 }
 
 /// The profile with other parameters. `sequence` is the launch sequence that was kept beside it, as a profile whose
-/// entries are in access order; `models` is where those of drives are kept, if the order
-/// may be chosen by them.
+/// entries are in access order.
 ///
 /// # Errors
 /// Why it cannot be done.
@@ -51,90 +50,83 @@ pub fn reschedule(
     mut profile: Profile,
     sequence: Option<Profile>,
     params: Params,
-    models: Option<&Path>,
 ) -> Result<Rescheduled, String> {
-    if !profile.is_in_access_order() {
-        return Ok(Rescheduled::Chosen);
-    }
     let in_force = profile.history.last().map(|revision| revision.params);
     let class = main_class(&profile);
     let tuned = in_force.and_then(|in_force| TunedParameter::of(class, &in_force));
-    let scheduled = if tuned.is_some_and(TunedParameter::is_order_only) {
-        let of_devices = DeviceParams::new(&profile.devices, class, params);
-        ScheduledLaunch {
-            entries: reorder(&profile.entries, &profile.files, &of_devices),
-            hold: None,
-        }
+    let of_devices = DeviceParams::new(&profile.devices, class, params);
+    let entries = if tuned.is_some_and(TunedParameter::is_order_only) {
+        reorder(&profile.entries, &profile.files, &of_devices)
     } else {
         let sequence = sequence
             .filter(|sequence| sequence.created == profile.created)
             .ok_or("the launch sequence is not there any more")?;
-        on_drives(&profile, params, models).schedule(&find_sequence(&sequence)?, profile.completion)
+        schedule_for(&find_sequence(&sequence)?, &of_devices)
     };
-    if scheduled.is_of(&profile) {
+    if entries == profile.entries {
         return Ok(Rescheduled::Same);
     }
-    scheduled.put_into(&mut profile);
+    profile.entries = entries;
     let time = now_s();
     profile.history.push(Revision { time, params });
     Ok(Rescheduled::Anew(profile))
 }
 
-/// The profile with the schedule that the present models of its drives, kept in this directory, lead to by the parameters in
-/// force, or that in the order of accesses without them. `None` if it has that.
+/// The profile with the schedule that its drives ask for by what they were measured to cost, as it is kept in this
+/// directory; its parameters begin anew. `None` if they are the same as those that it began with, or were given by hand.
 ///
 /// # Errors
 /// Why it cannot be made.
-pub fn order_anew(
-    mut profile: Profile,
-    sequence: Option<Profile>,
-    models: Option<&Path>,
-) -> Result<Option<Profile>, String> {
-    let kept = sequence.filter(|sequence| sequence.created == profile.created);
-    let (Some(sequence), Some(revision)) = (kept, profile.history.last()) else {
-        return Ok(None);
-    };
-    // Whoever has learned it by hand may have given other parameters, which no simulation replaces.
-    let usual = Params::for_device(main_class(&profile), profile.learned.is_touched());
-    if profile.history[0].params != usual {
-        return Ok(None);
-    }
-    let log = find_sequence(&sequence)?;
-    let scheduled = on_drives(&profile, revision.params, models).schedule(&log, profile.completion);
-    if scheduled.is_of(&profile) {
-        return Ok(None);
-    }
-    scheduled.put_into(&mut profile);
-    Ok(Some(profile))
-}
-
-/// When a launch that is prefetched with this profile should come to its completion page, in µs, and the kernel's names of
-/// the drives that it is read from. `None` unless it has such a page and all drives were measured.
-pub fn expected_launch(
-    profile: &Profile,
+pub fn schedule_for_drives(
+    profile: Profile,
     sequence: Option<Profile>,
     state_dir: &Path,
-) -> Option<(f64, Vec<String>)> {
-    let sequence = sequence.filter(|sequence| sequence.created == profile.created)?;
-    let params = profile.history.last()?.params;
-    let log = || find_sequence(&sequence).ok();
-    let completion = profile.completion?;
-    let scheduled = ScheduledLaunch {
-        entries: profile.entries.clone(),
-        hold: profile.hold,
+) -> Result<Option<Profile>, String> {
+    let measured = MeasuredDrives::load(state_dir).map_err(|error| error.to_string())?;
+    let mounts =
+        MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+    let sysfs = Sysfs::default();
+    let costs_now = |device: &Device| {
+        let dev = mounts.present_number(device.dev, &device.fs_uuid)?;
+        Some(costs_of(dev, &sysfs, &mounts, &measured))
     };
-    on_drives(profile, params, Some(state_dir)).expected(&scheduled, completion, log)
+    let kept = sequence.filter(|sequence| sequence.created == profile.created);
+    // Whoever has learned it by hand may have given other parameters, which nothing replaces.
+    let of_class = Params::for_device(main_class(&profile), profile.learned.is_touched());
+    let is_given = profile.learned != Learned::Live && profile.history[0].params != of_class;
+    match kept {
+        Some(sequence) if !is_given => {
+            let log = find_sequence(&sequence)?;
+            Ok(scheduled_by(profile, &log, costs_now))
+        }
+        _ => Ok(None),
+    }
 }
 
-/// What a profile is scheduled for.
-fn on_drives<'a>(profile: &'a Profile, params: Params, models: Option<&'a Path>) -> OnDrives<'a> {
-    OnDrives {
-        devices: &profile.devices,
-        main: main_class(profile),
-        params,
-        learned: profile.learned,
-        state_dir: models,
+/// The profile of this launch sequence, scheduled by what reads from its devices cost; `None` if it has these parameters, or
+/// if that is not known of the device that most is read from.
+fn scheduled_by(
+    mut profile: Profile,
+    log: &[LogEntry],
+    costs: impl Fn(&Device) -> Option<DriveCosts>,
+) -> Option<Profile> {
+    let known: Vec<Option<DriveCosts>> = profile.devices.iter().map(costs).collect();
+    let main = main_device(log)?;
+    let params = formula::params(known.get(main)?.as_ref()?, profile.learned.is_touched());
+    let mut is_same = profile.history.first()?.params == params;
+    for (device, costs) in profile.devices.iter_mut().zip(known) {
+        let class = costs.map_or(device.class, |costs| formula::class(&costs));
+        is_same &= device.class == class;
+        device.class = class;
     }
+    if is_same {
+        return None;
+    }
+    let class = profile.devices[main].class;
+    profile.entries = schedule_for(log, &DeviceParams::new(&profile.devices, class, params));
+    let time = now_s();
+    profile.history = vec![Revision { time, params }];
+    Some(profile)
 }
 
 /// A launch sequence with the present places on the disks.
@@ -171,7 +163,6 @@ pub fn extend(
     mut profile: Profile,
     sequence: Option<Profile>,
     missed: &MissedReads,
-    models: Option<&Path>,
 ) -> Result<Option<Extended>, String> {
     let kept = sequence.filter(|kept| kept.created == profile.created);
     let live = kept.filter(|_| profile.learned == Learned::Live);
@@ -184,9 +175,9 @@ pub fn extend(
     }
     if noted.joined > 0 {
         let log = find_sequence(&sequence)?;
-        on_drives(&profile, revision.params, models)
-            .schedule(&log, profile.completion)
-            .put_into(&mut profile);
+        let class = main_class(&profile);
+        let params = DeviceParams::new(&profile.devices, class, revision.params);
+        profile.entries = schedule_for(&log, &params);
         profile.log_entries = u32::try_from(log.len()).unwrap_or(u32::MAX);
         sequence.log_entries = profile.log_entries;
     }
@@ -245,9 +236,6 @@ pub fn refresh(profile: Profile, sequence: Option<Profile>) -> Option<Refreshed>
     let metadata = FileMetadata::find(&profile, &entries, &new, &lost, &mounts, &is_late);
     for profile in sequence.iter_mut().chain([&mut profile]) {
         profile.entries = metadata.apply(&profile.entries);
-        profile.hold = profile
-            .hold
-            .and_then(|hold| hold.within(profile.entries.len()));
     }
     Some(Refreshed {
         profile,
@@ -385,6 +373,41 @@ mod tests {
 
     use super::*;
     use crate::fs::mounts::Mount;
+    use crate::model::{DriveClass, ReadOrder, SECTORS_PER_PAGE, Span};
+    use crate::profile::generate::sample;
+
+    #[test]
+    fn a_profile_follows_what_its_drive_was_measured_to_cost() {
+        let profile = sample("/bin/app");
+        let at = |page: u64, lba| LogEntry {
+            span: Span {
+                place: Place::Data { file: 0 },
+                start: page,
+                len: 1,
+            },
+            device: 0,
+            lba: lba * SECTORS_PER_PAGE,
+            time_us: page * 100,
+        };
+        let log = [at(0, 500), at(1, 100), at(2, 300)];
+        let by = |profile: &Profile, costs| scheduled_by(profile.clone(), &log, |_| costs);
+        assert_eq!(by(&profile, None), None);
+        let flash = DriveCosts::of_class(DriveClass::CommandQueuing);
+        assert_eq!(by(&profile, Some(flash)), None, "it has these parameters");
+        let disk = DriveCosts::of_class(DriveClass::Rotational);
+        let swept = by(&profile, Some(disk)).unwrap();
+        let pages = |profile: &Profile| -> Vec<u64> {
+            let entries = profile.entries.iter();
+            entries.map(|entry| entry.span.start).collect()
+        };
+        assert_eq!(pages(&swept), [1, 2, 0]);
+        assert_eq!(swept.devices[0].class, DriveClass::Rotational);
+        assert_eq!(swept.history.len(), 1);
+        assert_eq!(swept.history[0].params.order, ReadOrder::Disk);
+        assert_eq!(by(&swept, Some(disk)), None);
+        let again = by(&swept, Some(flash)).unwrap();
+        assert_eq!(pages(&again), [0, 1, 2]);
+    }
 
     #[test]
     fn a_replaced_file_is_found_neither_through_links_nor_where_its_user_cannot_read() {

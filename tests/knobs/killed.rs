@@ -69,17 +69,18 @@ fn mentions(run_dir: &Path, knob: &Path) -> bool {
 
 /// Starts a process that has changed the drive's knobs, and has come so far with a slow knob. Ends it by SIGKILL.
 fn kill_in(phase: Phase, run_dir: &Path, drive: &Drive, slow: &SlowKnob, has_keeper: bool) {
-    let files = drive.changes().into_iter();
-    let mut settings: Vec<String> = files
+    // Asked once: what the other scheduler is depends on the one in force.
+    let changes = drive.changes();
+    let mut settings: Vec<String> = changes
+        .iter()
         .map(|(path, value)| format!("{} {value}", path.display()))
         .collect();
     settings.push(format!("{} 5", slow.0.display()));
     let mut holder = Holder::start(run_dir, &settings, has_keeper);
     until("all but the slow knob are changed", || {
-        let mut changes = drive.changes().into_iter();
-        changes.all(|(path, value)| {
-            let text = read(&path);
-            text == value || text.contains(&format!("[{value}]"))
+        changes.iter().all(|(path, value)| {
+            let text = read(path);
+            text == *value || text.contains(&format!("[{value}]"))
         })
     });
     if phase > Phase::Looks {

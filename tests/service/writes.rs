@@ -14,7 +14,7 @@ use crate::set_up;
 use common::until;
 
 /// A launch is over when its app exits, and not before.
-const UNTIL_EXIT: &str = "[launch]\nquiet_window_ms = 60000\ntimeout_s = 120\n";
+pub const UNTIL_EXIT: &str = "[launch]\nquiet_window_ms = 60000\ntimeout_s = 120\n";
 
 /// All settings that the shield may change, as they were: they are written back if a test fails.
 struct Settings(BTreeMap<PathBuf, String>);

@@ -138,7 +138,7 @@ pub struct Run {
     /// The I/O scheduler of the drive: none, mq-deadline or bfq.
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,
-    /// Scenarios, or groups of them: standard, short, regions, wrong, one-core, background, live,
+    /// Scenarios, or groups of them: standard, short, formula, wrong, one-core, background, live,
     /// service, service-background, beside, writer (with the quiet ones), sweep-shift, sweep-distance,
     /// sweep-hole, sweep-region, sweep-mobifetch-hole, sweep-mobifetch-distance, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use paralfetch::schedule::formula;
 
 use crate::apps::{self, App, Start};
 use crate::drive::{self, Disk, DriveProfile};
@@ -262,7 +263,7 @@ fn probe_drives(name: &str, data: &Data) -> Result<()> {
     for profile in drives {
         println!("{}: {}", profile.name, profile.title);
         let (probed, figures) = drive::probe_alone(&profile)?;
-        println!("  {}", probed.model.describe());
+        println!("  {}", formula::describe(&probed.costs));
         println!(
             "  {} reads, {:.1} MiB, {:.1} s, through {}",
             probed.reads,

@@ -5,18 +5,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use paralfetch::drive::{ProbedDrive, Sysfs, probe};
-use paralfetch::model::{DriveModel, median};
+use paralfetch::model::{DriveCosts, median};
 
 use super::check::{Load, READS, TOLERANCE, Unit, amount, attach_alone};
 use super::fio::{self, Extent};
 use super::profile::DriveProfile;
 
-/// A figure of a drive, by the probe's model and by fio.
+/// A figure of a drive, by the probe's numbers and by fio.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbedFigure {
     /// The load, such as "4 KiB random, depth 1".
     pub what: &'static str,
-    /// What the model predicts, in requests or MB a second.
+    /// What the numbers say, in requests or MB a second.
     pub probed: f64,
     /// What fio measured, in the same unit.
     pub measured: f64,
@@ -72,16 +72,15 @@ pub fn probe_alone(profile: &DriveProfile) -> Result<(ProbedDrive, Vec<ProbedFig
             let probed = probed.remove(0);
             // What the probe has read: the drive's node, or the file behind a loop device, which costs time of its own.
             let through = Path::new(&probed.through);
-            let rates = READS
-                .iter()
+            let rates = loads()
                 .map(|load| Ok(load.unit.amount(&fio::run(through, load.io, READING)?)))
                 .collect::<Result<Vec<f64>>>()?;
             turns.push((probed, rates));
         }
-        let figures = READS.iter().enumerate().map(|(index, load)| {
+        let figures = loads().enumerate().map(|(index, load)| {
             let us = turns
                 .iter()
-                .map(|(probed, _)| predicted_us(load, &probed.model));
+                .map(|(probed, _)| far_read_us(load, &probed.costs));
             let rates = turns.iter().map(|(_, rates)| rates[index]);
             ProbedFigure {
                 what: load.what,
@@ -100,13 +99,15 @@ fn median_of(values: impl Iterator<Item = f64>) -> f64 {
     median(&values.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
-/// Time from one completion to the next, in µs, by the model.
-fn predicted_us(load: &Load, model: &DriveModel) -> f64 {
-    match (load.io.rw, load.io.depth) {
-        ("read", _) => load.bytes() as f64 / 1024.0 * model.stream_kib_us,
-        (_, 1) => model.request_cost_us(load.bytes(), None),
-        (_, depth) => model.queued_us(depth),
-    }
+/// The loads whose time the numbers tell: single reads at random positions.
+fn loads() -> impl Iterator<Item = &'static Load> {
+    let is_told = |load: &&Load| load.io.rw == "randread" && load.io.depth == 1;
+    READS.iter().filter(is_told)
+}
+
+/// What a read takes that is alone in flight and far from the one before, in µs.
+fn far_read_us(load: &Load, costs: &DriveCosts) -> f64 {
+    costs.request_us + load.bytes() as f64 / 1024.0 * costs.kib_us + costs.far_seek_us
 }
 
 #[cfg(test)]
@@ -116,16 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn predictions_are_in_the_units_of_fio() {
-        let card = DriveModel::guess(DriveClass::NoCommandQueuing);
-        let rates = READS.map(|load| {
-            let us = predicted_us(&load, &card);
-            load.unit.per_second(us, load.bytes())
-        });
-        assert!((rates[0] - 1e6 / 950.0).abs() < 1e-6, "{rates:?}");
-        assert_eq!(rates[0], rates[2]);
-        assert!((27.0..30.0).contains(&rates[3]), "{rates:?}");
-        assert!((34.0..37.0).contains(&rates[4]), "{rates:?}");
+    fn figures_are_in_the_units_of_fio() {
+        let card = DriveCosts::of_class(DriveClass::NoCommandQueuing);
+        let rates: Vec<f64> = loads()
+            .map(|load| load.unit.per_second(far_read_us(load, &card), load.bytes()))
+            .collect();
+        assert!((rates[0] - 1e6 / 949.0).abs() < 1e-6, "{rates:?}");
+        assert!((27.0..30.0).contains(&rates[1]), "{rates:?}");
         let figure = |probed| ProbedFigure {
             what: READS[0].what,
             probed,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use paralfetch::model::{DriveClass, DriveModel};
+use paralfetch::model::{DriveClass, DriveCosts};
 use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
@@ -23,8 +23,8 @@ pub struct Job {
     pub drive: String,
     /// What kind of drive it is: a loop device cannot say so.
     pub class: DriveClass,
-    /// Its model, if a scenario needs it.
-    pub model: Option<DriveModel>,
+    /// What its reads cost as the product measures it, if a scenario needs it.
+    pub costs: Option<DriveCosts>,
     /// Process that emulates the drive.
     pub emulator: Option<u32>,
     /// Where the image is mounted.

@@ -277,22 +277,13 @@ impl Launcher {
         })
     }
 
-    /// Starts plans, and waits for what the app is held for.
+    /// Starts plans, and waits for the end of those for which the app is held.
     fn prefetch(&self, plans: &[&Plan]) -> Result<Vec<Running>> {
-        let mut rests = Vec::new();
-        let mut running = Vec::new();
-        for plan in plans {
-            let split = plan.split();
-            let first = split.as_ref().map_or(*plan, |(first, _)| first);
-            running.push(Running::start(first, &self.root)?);
-            rests.push(split.map(|(_, rest)| rest));
-        }
-        for ((prefetch, plan), rest) in running.iter_mut().zip(plans).zip(rests) {
-            if plan.held > 0 {
+        let start = |plan: &&Plan| Running::start(plan, &self.root);
+        let mut running: Vec<Running> = plans.iter().map(start).collect::<Result<_>>()?;
+        for (prefetch, plan) in running.iter_mut().zip(plans) {
+            if plan.method.held() {
                 prefetch.hold()?;
-            }
-            if let Some(rest) = rest {
-                *prefetch = Running::start(&rest, &self.root)?;
             }
         }
         Ok(running)

@@ -103,13 +103,12 @@ pub const GROUPS: [(&str, &[Scenario]); 11] = [
         ],
     ),
     (
-        "regions",
+        "formula",
         &[
             Scenario::Cold,
             Scenario::Prefetched(Method::Sorted),
             Scenario::Prefetched(Method::Infill),
-            Scenario::Prefetched(Method::Regions),
-            Scenario::Prefetched(Method::RegionsHeld),
+            Scenario::Prefetched(Method::Formula),
             Scenario::Warm,
         ],
     ),
@@ -329,12 +328,9 @@ impl Scenario {
         }
     }
 
-    /// Whether the drive's measured model is of use: the service has it, a simulation chooses the schedule by it, or is held
-    /// against what is measured.
-    pub fn needs_model(self) -> bool {
-        self.method().is_some_and(Method::simulates)
-            || self.swept().is_some()
-            || matches!(self, Scenario::Service(_))
+    /// Whether the drive is to be measured: the service knows its costs, or the schedule is made by them.
+    pub fn needs_costs(self) -> bool {
+        self.method() == Some(Method::Formula) || matches!(self, Scenario::Service(_))
     }
 
     /// The condition under which its set was learned.
@@ -437,17 +433,18 @@ mod tests {
             let name = scenario.to_string();
             assert_eq!(Scenario::parse_list(&name).unwrap(), [*scenario]);
             assert_eq!(scenario.is_prefetch_only(), name.starts_with("only-"));
-            assert!(scenario.needs_model());
         }
-        assert!(Scenario::parse_list("service").unwrap()[0].needs_model());
-        assert!(!Scenario::parse_list("cold").unwrap()[0].needs_model());
+        for (name, needs) in [("service", true), ("formula", true), ("cold", false)] {
+            let list = Scenario::parse_list(name).unwrap();
+            assert_eq!(list.iter().any(|one| one.needs_costs()), needs, "{name}");
+        }
         assert_eq!(
             Scenario::parse_list("sweep-shift-96").unwrap()[0].method(),
             Some(Method::ShiftMerge)
         );
         for wrong in ["sweep-", "sweep-tilt", "sweep-shift-", "only-sweep-shift"] {
             let error = Scenario::parse_list(wrong).unwrap_err().to_string();
-            assert!(error.contains("sweep-region"), "{error}");
+            assert!(error.contains("sweep-hole"), "{error}");
         }
     }
 

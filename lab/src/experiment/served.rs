@@ -131,8 +131,8 @@ impl Work {
         app: &paralfetch::model::App,
     ) -> Result<Service> {
         let dev = std::fs::metadata(&self.job.root)?.dev();
-        if let Some(model) = &self.job.model {
-            state.keep_model(dev, model)?;
+        if let Some(costs) = self.job.costs {
+            state.keep_costs(dev, costs)?;
         }
         let service = Service::start(state, app, (dev, self.job.class))?;
         // It does not end with the launches.

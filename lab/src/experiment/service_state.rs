@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use paralfetch::drive::{KeptModel, KeptModels, Sysfs, drives_of, identities};
+use paralfetch::drive::{MeasuredDrive, MeasuredDrives, Sysfs, drives_of, identities};
 use paralfetch::fs::mounts::MountTable;
-use paralfetch::model::{App, DriveClass, DriveModel};
+use paralfetch::model::{App, DriveClass, DriveCosts};
 use paralfetch::policy::PhaseRequest;
 use paralfetch::profile::Store;
 use paralfetch::service::Places;
@@ -78,22 +78,22 @@ impl State {
         Ok(Store::create(&state_dir(self.0.path()))?)
     }
 
-    /// Has the service know what the drive of a file system (`st_dev`) can do, as if it had measured it.
+    /// Has the service know what reads from the drive of a file system (`st_dev`) cost, as if it had measured it.
     ///
     /// # Errors
-    /// When the file system has no drive by which a model can be found again, or the file cannot be written.
-    pub fn keep_model(&self, dev: u64, model: &DriveModel) -> Result<()> {
+    /// When the file system has no drive that can be found again, or the file cannot be written.
+    pub fn keep_costs(&self, dev: u64, costs: DriveCosts) -> Result<()> {
         let (sysfs, mounts) = (Sysfs::default(), MountTable::read()?);
         let drives = drives_of([dev], &sysfs, &mounts);
         let (drive, _) = drives.first().context("the image is on no drive")?;
-        let mut models = KeptModels::default();
-        let is_kept = models.keep(KeptModel {
+        let mut measured = MeasuredDrives::default();
+        let is_kept = measured.keep(MeasuredDrive {
             identities: identities(&sysfs, drive.dev, &mounts),
             measured: jiff::Timestamp::now().as_second().unsigned_abs(),
-            model: model.clone(),
+            costs,
         });
         ensure!(is_kept, "the image's drive has no identity");
-        Ok(models.save(&state_dir(self.0.path()))?)
+        Ok(measured.save(&state_dir(self.0.path()))?)
     }
 
     /// Enables an app, as `paralfetch enable` does.

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use paralfetch::drive::Sysfs;
-use paralfetch::model::DriveModel;
+use paralfetch::model::DriveCosts;
 use paralfetch::process::{AppStatus, Command, Spawn, Supervisor};
+use paralfetch::schedule::formula;
 
 use super::idle::Awake;
 use super::job::Job;
@@ -94,13 +95,13 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     // The copy is made.
     drop(lock);
     drive.set_scheduler(asked.scheduler)?;
-    let model = probe(asked, &drive)?;
+    let costs = probe(asked, &drive)?;
     // After the drive has taken its memory, and before launches take theirs.
     awake.back_memory()?;
     let (mut journal, _) = Journal::open(&out)?;
     let description = describe(&drive, asked)?;
     journal.add(&Record::Session(Session {
-        model: model.clone(),
+        costs,
         ..conditions(&drive, asked, description)?
     }))?;
     drop(journal);
@@ -111,7 +112,7 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     let ended = jobs(
         asked,
         &out,
-        (&drive, model.as_ref()),
+        (&drive, costs),
         point.path(),
         &display,
         &lab,
@@ -127,28 +128,28 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     Ok(ended)
 }
 
-/// The drive's model as the product measures it, if a scenario needs it.
-fn probe(asked: &SessionOptions, drive: &Drive) -> Result<Option<DriveModel>> {
+/// What reads from the drive cost as the product measures it, if a scenario needs it.
+fn probe(asked: &SessionOptions, drive: &Drive) -> Result<Option<DriveCosts>> {
     let scenarios = match asked.scenarios.as_str() {
         "" => Vec::new(),
         list => Scenario::parse_list(list)?,
     };
-    if !scenarios.iter().any(|scenario| scenario.needs_model()) {
+    if !scenarios.iter().any(|scenario| scenario.needs_costs()) {
         return Ok(None);
     }
     let probed = paralfetch::drive::probe(drive.node(), &Sysfs::default(), true, |_, _| ())
         .with_context(|| format!("probing {}", drive.node().display()))?;
-    let model = probed.into_iter().next().map(|probed| probed.model);
-    if let Some(model) = &model {
-        eprintln!("lab: {}: {}", asked.drive.name, model.describe());
+    let costs = probed.into_iter().next().map(|probed| probed.costs);
+    if let Some(costs) = &costs {
+        eprintln!("lab: {}: {}", asked.drive.name, formula::describe(costs));
     }
-    Ok(model)
+    Ok(costs)
 }
 
 fn jobs(
     asked: &SessionOptions,
     out: &Path,
-    (drive, model): (&Drive, Option<&DriveModel>),
+    (drive, costs): (&Drive, Option<DriveCosts>),
     root: &Path,
     display: &Display,
     lab: &Path,
@@ -158,7 +159,7 @@ fn jobs(
         device: asked.drive.name.clone(),
         drive: drive.name().to_owned(),
         class: asked.drive.class(),
-        model: model.cloned(),
+        costs,
         emulator: drive.emulator(),
         root: root.to_owned(),
         out: out.to_owned(),
@@ -274,6 +275,6 @@ fn conditions(drive: &Drive, asked: &SessionOptions, description: String) -> Res
             .trim()
             .parse()
             .context("read_ahead_kb is no number")?,
-        model: None,
+        costs: None,
     })
 }

@@ -23,8 +23,8 @@ use paralfetch::kernel::WaitOptions;
 /// Longest time that the detector of waits may take to be loaded.
 const ATTACHING: Duration = Duration::from_secs(20);
 
-/// The scenarios that are shown, and the set that the launch sequence is taken from. Those with a writer, and what a
-/// simulation chooses, are shown where they are measured.
+/// The scenarios that are shown, and the set that the launch sequence is taken from. Those with a writer, and what the
+/// formula makes of the drive's costs, are shown where they are measured.
 const SHOWN: [(Scenario, LearningRun); 6] = [
     (Scenario::Cold, LearningRun::Exact),
     (
@@ -32,7 +32,7 @@ const SHOWN: [(Scenario, LearningRun); 6] = [
         LearningRun::AsRead,
     ),
     (Scenario::Prefetched(Method::Infill), LearningRun::Exact),
-    (Scenario::Prefetched(Method::Regions), LearningRun::Exact),
+    (Scenario::Prefetched(Method::Formula), LearningRun::Exact),
     (Scenario::WriterCold, LearningRun::Exact),
     (Scenario::WriterPrefetch, LearningRun::Exact),
 ];
@@ -64,7 +64,7 @@ pub(super) fn missing(
 
 /// Whether a scenario is shown only where it is measured: it needs a writer, or a drive that was probed.
 fn is_optional(scenario: Scenario) -> bool {
-    scenario.has_writer() || scenario == Scenario::Prefetched(Method::Regions)
+    scenario.has_writer() || scenario == Scenario::Prefetched(Method::Formula)
 }
 
 /// Launches the app once more in a scenario, and keeps its timeline.

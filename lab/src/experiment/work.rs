@@ -1,13 +1,8 @@
 //! The work of one process: learning an app, launching it in turns, recording the launches.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-
 use anyhow::{Context, Result};
 use paralfetch::bench::completion::{self, FoundCompletion};
-use paralfetch::drive::Sysfs;
 use paralfetch::kernel::{RecorderPool, TraceMode};
-use paralfetch::schedule::Elevator;
 
 use super::disturbance::judge;
 use super::job::Job;
@@ -238,12 +233,6 @@ impl Work {
             None
         };
         let mut record = self.begin(&app.name, scenario);
-        record.predicted = match &plan {
-            // No simulation knows of warm caches or of one processor.
-            Some(_) if scenario.is_warm() || scenario.has_one_processor() => None,
-            Some(plan) => plan.predicted,
-            None => self.predict_cold(scenario, store),
-        };
         let emulator = self.emulator_cpu()?;
         let seen = if let (true, Some(plan)) = (scenario.is_prefetch_only(), &plan) {
             self.launcher.prefetch_only(plan)?
@@ -287,22 +276,9 @@ impl Work {
         let drive = self.planned_drive();
         let learned = store.learned(scenario.condition());
         let plan = match scenario.swept() {
-            Some(swept) => swept_plan(swept, learned, &drive, scenario.is_prefetch_only())?,
+            Some(swept) => swept_plan(swept, learned, &drive)?,
             None => plan(method, learned, &drive)?,
         };
-        if let Some(chosen) = &plan.chosen {
-            eprintln!(
-                "\nlab: {method}: {:?}, {} of {} entries held, for {:.3} s; predicted {:.3} s, with the usual schedule {:.3} s \
-                 ({} candidates)",
-                chosen.plan,
-                chosen.held,
-                chosen.entries.len(),
-                chosen.held_us / 1e6,
-                chosen.predicted_us / 1e6,
-                chosen.usual_us / 1e6,
-                chosen.candidates
-            );
-        }
         // Only where launches are timed by it.
         Ok(match (completion, store.completion()?) {
             (Some(_), Some(page)) => plan.without(&page),
@@ -332,26 +308,8 @@ impl Work {
     fn planned_drive(&self) -> PlannedDrive {
         PlannedDrive {
             class: self.job.class,
-            model: self.job.model.clone(),
-            elevator: self.elevator(),
+            costs: self.job.costs,
         }
-    }
-
-    /// What the I/O scheduler of the drive does.
-    fn elevator(&self) -> Elevator {
-        let dev = fs::metadata(&self.job.root).map(|root| root.dev());
-        match dev.is_ok_and(|dev| Sysfs::default().favours_readers(dev)) {
-            true => Elevator::FavoursReaders,
-            false => Elevator::Sorts,
-        }
-    }
-
-    /// What a simulation expects of a cold launch, in seconds: it reads what the drive read when the app was learned as
-    /// read.
-    fn predict_cold(&self, scenario: Scenario, store: &LearnedStore) -> Option<f64> {
-        let as_read = store.get(LearningRun::AsRead).ok()?;
-        let is_cold = scenario == Scenario::Cold;
-        is_cold.then(|| self.planned_drive().predict(as_read, &[], 0))?
     }
 
     pub(super) fn begin(&self, app: &str, scenario: Scenario) -> Launch {

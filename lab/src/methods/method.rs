@@ -59,23 +59,20 @@ pub enum Method {
     /// the kernel's readahead brought along in the learned launch. Beyond the papers.
     Exact,
     /// [`Method::Exact`] with infill merge (Mobifetch §2): small holes between needed pages are read
-    /// along where that saves a request. The product's default.
+    /// along where that saves a request. The product's way on flash.
     Infill,
     /// [`Method::Infill`] with dynamic scheduling (Paralfetch §3.3): the schedule that the service has
     /// arrived at after a number of cold launches, started from that of [`Method::Infill`].
     Dynamic,
-    /// The exact set in the schedule that a simulation of launch and drive chooses, started with the app: regions of
-    /// the launch sequence, each in the order of the disk, or the schedule of [`Method::Infill`] where nothing is
-    /// predicted to be so much better that it is no error of the simulation. What the product does on drives that were
-    /// measured, and on disks and drives without command queuing in any case.
-    Regions,
-    /// The same, and the app may be held until the first region has arrived, or all of them.
-    RegionsHeld,
+    /// The exact set in the schedule that the drive's costs ask for by the product's formula, started with the app: one sweep
+    /// on a disk with heads, the schedule of [`Method::Infill`] elsewhere, with the hole of the drive. What the product
+    /// does.
+    Formula,
 }
 
 impl Method {
     /// All methods, in the order in which reports show them.
-    pub const ALL: [Method; 14] = [
+    pub const ALL: [Method; 13] = [
         Method::OnlyAsRead,
         Method::OnlyExact,
         Method::Gsoc,
@@ -88,8 +85,7 @@ impl Method {
         Method::Exact,
         Method::Infill,
         Method::Dynamic,
-        Method::Regions,
-        Method::RegionsHeld,
+        Method::Formula,
     ];
 
     /// Name of the scenario.
@@ -107,8 +103,7 @@ impl Method {
             Method::Exact => "exact",
             Method::Infill => "infill",
             Method::Dynamic => "dynamic",
-            Method::Regions => "regions",
-            Method::RegionsHeld => "regions-held",
+            Method::Formula => "formula",
         }
     }
 
@@ -118,14 +113,9 @@ impl Method {
     }
 
     /// Whether the app is held until prefetching has ended. Otherwise it starts with the prefetcher,
-    /// unless there is [no app](Method::alone) at all, or the plan says so ([`super::Plan::held`]).
+    /// unless there is [no app](Method::alone) at all.
     pub fn held(self) -> bool {
         matches!(self, Method::Gsoc | Method::Sorted)
-    }
-
-    /// Whether its schedule is chosen by a simulation, which needs the drive's model.
-    pub fn simulates(self) -> bool {
-        matches!(self, Method::Regions | Method::RegionsHeld)
     }
 
     /// Whether there is no app: only the prefetch is timed.
@@ -136,12 +126,9 @@ impl Method {
     /// The learned sets that a plan needs.
     pub fn needs(self) -> &'static [LearningRun] {
         match self {
-            Method::OnlyExact
-            | Method::Gsoc
-            | Method::Exact
-            | Method::Infill
-            | Method::Regions
-            | Method::RegionsHeld => &[LearningRun::Exact],
+            Method::OnlyExact | Method::Gsoc | Method::Exact | Method::Infill | Method::Formula => {
+                &[LearningRun::Exact]
+            }
             Method::Dynamic => &[LearningRun::Dynamic],
             Method::Fast => &[LearningRun::AsRead, LearningRun::AsReadAgain],
             Method::OnlyAsRead

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use paralfetch::model::{DeviceParams, DriveClass, DriveModel, Infill};
+use paralfetch::model::{DriveClass, DriveCosts, Infill};
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Profile, Span};
-use paralfetch::schedule::{
-    Choices, ChosenSchedule, Elevator, Holding, LaunchSimulator, choose, metadata_shift, schedule,
-};
+use paralfetch::schedule::{formula, metadata_shift, schedule};
 
 use super::calls::{Calls, generate};
-use super::learned::{LearnedApp, LearnedSet, LearningRun};
+use super::learned::{LearnedApp, LearningRun};
 use super::method::Method;
 use super::order::{by_inode, by_position, one_by_one};
 use super::pages::{Completion, common_sequence};
@@ -29,90 +27,22 @@ pub struct Plan {
     pub calls: Option<Arc<Calls>>,
     /// Pages that are not prefetched: the completion block.
     pub left_out: Option<Span>,
-    /// The app is held until so many entries, from the start, have arrived.
-    pub held: usize,
-    /// What a simulation predicts, if one has chosen the schedule.
-    pub chosen: Option<Arc<ChosenSchedule>>,
-    /// When a simulation expects the launch to end, as [`PlannedDrive::predict`].
-    pub predicted: Option<f64>,
 }
 
 /// What is known of the drive that a plan is for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct PlannedDrive {
     /// Its class.
     pub class: DriveClass,
-    /// Its model, if it was measured.
-    pub model: Option<DriveModel>,
-    /// What its I/O scheduler does.
-    pub elevator: Elevator,
+    /// What its reads cost, if it was measured.
+    pub costs: Option<DriveCosts>,
 }
 
 impl PlannedDrive {
     /// A drive that was not measured.
     pub fn of(class: DriveClass) -> PlannedDrive {
-        PlannedDrive {
-            class,
-            model: None,
-            elevator: Elevator::default(),
-        }
+        PlannedDrive { class, costs: None }
     }
-
-    /// The best schedule of a set by simulation.
-    fn choose(&self, set: &LearnedSet, holding: Holding) -> ChosenSchedule {
-        let params = Params::for_device(self.class, true);
-        let model = self.model.clone();
-        let model = model.unwrap_or_else(|| DriveModel::guess(self.class));
-        let models = models(model, set);
-        let choices = Choices {
-            usual: &DeviceParams::uniform(params),
-            params,
-            learned: set.profile.learned,
-            over_at: completed_at(set),
-            elevator: self.elevator,
-            holding,
-        };
-        choose(&set.log, &models, &choices)
-    }
-
-    /// When a simulation expects the launch to end, in seconds: with its main window where the learned launch had one.
-    /// `None` for a drive that was not measured. The app is held for the first `held` entries.
-    pub fn predict(&self, set: &LearnedSet, entries: &[PrefetchEntry], held: usize) -> Option<f64> {
-        let models = models(self.model.clone()?, set);
-        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned)
-            .with_elevator(self.elevator);
-        let done = launch.simulate(entries, held);
-        let over_us = over_at(set).and_then(|access| done.accessed_us.get(access));
-        Some(over_us.copied().unwrap_or(done.end_us) / 1e6)
-    }
-
-    /// When a simulation expects all entries to have arrived, in seconds, while no app runs.
-    pub fn predict_alone(&self, set: &LearnedSet, entries: &[PrefetchEntry]) -> Option<f64> {
-        let models = models(self.model.clone()?, set);
-        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned)
-            .with_elevator(self.elevator);
-        Some(launch.simulate(entries, entries.len()).held_us / 1e6)
-    }
-}
-
-/// The access in the log of a set with which the service would call its launch complete. The main window comes earlier, and
-/// does not tell what it needs: in a prefetched launch, threads that waited for the drive in the lesson go on sooner, and
-/// read before the window what the lesson has seen behind it.
-fn completed_at(set: &LearnedSet) -> Option<usize> {
-    let page = set.profile.completion?;
-    set.log.iter().position(|entry| entry.span.holds(page))
-}
-
-/// The last access before the main window, in the log of a set that was learned with one.
-fn over_at(set: &LearnedSet) -> Option<usize> {
-    let window_us = set.window?.as_micros();
-    let before = |entry: &LogEntry| u128::from(entry.time_us) <= window_us;
-    set.log.iter().rposition(before)
-}
-
-/// The model for each device of a set.
-fn models(model: DriveModel, set: &LearnedSet) -> Vec<DriveModel> {
-    vec![model; set.profile.devices.len()]
 }
 
 impl Plan {
@@ -125,35 +55,16 @@ impl Plan {
         }
     }
 
-    /// The plan with a profile that is wrong in this way; no simulation knows what that costs. For
-    /// [`WrongProfile::OtherApp`] it must have been made from the other app's set.
+    /// The plan with a profile that is wrong in this way. For [`WrongProfile::OtherApp`] it must
+    /// have been made from the other app's set.
     pub fn made_wrong(self, how: WrongProfile) -> Plan {
         Plan {
             profile: Arc::new(Profile {
                 entries: how.entries(&self.profile),
                 ..Profile::clone(&self.profile)
             }),
-            predicted: None,
             ..self
         }
-    }
-
-    /// The part that the app is held for and the rest, if both have entries.
-    pub fn split(&self) -> Option<(Plan, Plan)> {
-        let entries = &self.profile.entries;
-        if self.held == 0 || self.held >= entries.len() {
-            return None;
-        }
-        let part = |entries: &[PrefetchEntry], held| Plan {
-            profile: Arc::new(Profile {
-                entries: entries.to_vec(),
-                ..Profile::clone(&self.profile)
-            }),
-            held,
-            ..self.clone()
-        };
-        let (first, rest) = entries.split_at(self.held);
-        Some((part(first, first.len()), part(rest, 0)))
     }
 
     /// Pages of metadata and of file data that the plan names, the left out one among them.
@@ -169,11 +80,20 @@ impl Plan {
     }
 }
 
+/// The parameters of the papers' schedules, which go in the order of accesses on every drive. Disks queue commands.
+pub(super) fn in_access_order(class: DriveClass, exact: bool) -> Params {
+    let class = match class {
+        DriveClass::Rotational => DriveClass::CommandQueuing,
+        flash => flash,
+    };
+    Params::for_device(class, exact)
+}
+
 /// Mobifetch's schedule (§2): entries are merged across small holes within an I/O distance, and nothing else is done to
 /// the order. The paper gives no thresholds; the hole is what the class's usual drive reads in the time of a request, as in
 /// [`Params::for_device`], and the distance is Paralfetch's (Table 2).
 pub(super) fn mobifetch(class: DriveClass) -> Params {
-    let usual = Params::for_device(class, true);
+    let usual = in_access_order(class, true);
     Params {
         shift_bytes: 0,
         infill: usual.infill.map(|infill| Infill {
@@ -190,14 +110,13 @@ pub(super) fn mobifetch(class: DriveClass) -> Params {
 /// Names the learned set that is missing.
 pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Result<Plan> {
     let class = drive.class;
-    let mut chosen = None;
     let learned_set = |how| {
         learned.get(how).with_context(|| {
             format!("`{method}` needs the learned set `{how}`: learn the app so first")
         })
     };
-    let as_read = Params::for_device(class, false);
-    let exact = Params::for_device(class, true);
+    let as_read = in_access_order(class, false);
+    let exact = in_access_order(class, true);
     let (how, entries, calls) = match method {
         Method::OnlyAsRead | Method::ShiftMerge => {
             let log = &learned_set(LearningRun::AsRead)?.log;
@@ -220,16 +139,10 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
             let log = &learned_set(LearningRun::Exact)?.log;
             (LearningRun::Exact, schedule(log, &params), None)
         }
-        Method::Regions | Method::RegionsHeld => {
-            let set = learned_set(LearningRun::Exact)?;
-            let holding = match method {
-                Method::RegionsHeld => Holding::Always,
-                // As the product does.
-                _ => Holding::WhereItGains,
-            };
-            let found = drive.choose(set, holding);
-            let entries = found.entries.clone();
-            chosen = Some(Arc::new(found));
+        Method::Formula => {
+            let costs = drive.costs.unwrap_or(DriveCosts::of_class(class));
+            let log = &learned_set(LearningRun::Exact)?.log;
+            let entries = schedule(log, &formula::params(&costs, true));
             (LearningRun::Exact, entries, None)
         }
         Method::Dynamic => {
@@ -272,21 +185,8 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
         }
     };
     let set = learned_set(how)?;
-    let held = match method.held() {
-        true => entries.len(),
-        false => chosen.as_ref().map_or(0, |chosen| chosen.held),
-    };
-    // By path, and waiting for each: no simulation does that.
-    let is_simulated = method != Method::Fast && !set.log.is_empty();
-    let predicted = match method.alone() {
-        _ if !is_simulated => None,
-        true => drive.predict_alone(set, &entries),
-        false => drive.predict(set, &entries, held),
-    };
     let profile = Profile {
         entries,
-        // The plan says what the app is held for.
-        hold: None,
         ..set.profile.clone()
     };
     Ok(Plan {
@@ -294,37 +194,22 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
         profile: Arc::new(profile),
         calls,
         left_out: None,
-        held,
-        chosen,
-        predicted,
     })
 }
 
-/// The plan of a sweep for a drive, beside an app or `alone`.
+/// The plan of a sweep for a drive.
 ///
 /// # Errors
 /// Names the learned set that is missing.
-pub fn swept_plan(
-    swept: Swept,
-    learned: &LearnedApp,
-    drive: &PlannedDrive,
-    alone: bool,
-) -> Result<Plan> {
+pub fn swept_plan(swept: Swept, learned: &LearnedApp, drive: &PlannedDrive) -> Result<Plan> {
     let usual = plan(swept.method(), learned, drive)?;
     let set = (swept.method().needs().first()).and_then(|&how| learned.get(how));
     let set = set.with_context(|| format!("`{swept}` needs a learned set"))?;
-    let entries = swept.schedule(&set.log, drive.class);
-    let predicted = match alone {
-        true => drive.predict_alone(set, &entries),
-        false => drive.predict(set, &entries, 0),
-    };
     Ok(Plan {
         profile: Arc::new(Profile {
-            entries,
-            hold: None,
+            entries: swept.schedule(&set.log, drive.class),
             ..set.profile.clone()
         }),
-        predicted,
         ..usual
     })
 }

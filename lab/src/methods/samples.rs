@@ -95,7 +95,6 @@ pub fn learned_set(reads: &[Read], turn: bool) -> LearnedSet {
         }],
         files,
         entries,
-        hold: None,
         fault_around: Vec::new(),
         unused: Vec::new(),
         learned_at: Vec::new(),

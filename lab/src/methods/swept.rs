@@ -4,10 +4,10 @@
 use std::fmt;
 
 use paralfetch::model::{DriveClass, Infill, LogEntry, Params, PrefetchEntry};
-use paralfetch::schedule::{RegionPlan, regional, schedule};
+use paralfetch::schedule::schedule;
 
 use super::method::Method;
-use super::plan::mobifetch;
+use super::plan::{in_access_order, mobifetch};
 
 /// A parameter of schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,8 +18,6 @@ pub enum SweptParameter {
     Distance,
     /// The largest hole of infill merge, in 4 KiB pages, of the exact set.
     Hole,
-    /// The number of regions, of equal recorded time, that the launch is cut into; of the exact set.
-    Region,
     /// The largest hole of Mobifetch, in 4 KiB pages.
     MobifetchHole,
     /// The I/O distance of Mobifetch, in positions.
@@ -37,11 +35,10 @@ pub struct Swept {
 
 impl SweptParameter {
     /// All of them.
-    pub const ALL: [SweptParameter; 6] = [
+    pub const ALL: [SweptParameter; 5] = [
         SweptParameter::Shift,
         SweptParameter::Distance,
         SweptParameter::Hole,
-        SweptParameter::Region,
         SweptParameter::MobifetchHole,
         SweptParameter::MobifetchDistance,
     ];
@@ -52,7 +49,6 @@ impl SweptParameter {
             SweptParameter::Shift => "shift",
             SweptParameter::Distance => "distance",
             SweptParameter::Hole => "hole",
-            SweptParameter::Region => "region",
             SweptParameter::MobifetchHole => "mobifetch-hole",
             SweptParameter::MobifetchDistance => "mobifetch-distance",
         }
@@ -72,7 +68,6 @@ impl SweptParameter {
                 &[0, 4, 8, 16, 32, 64, 1024]
             }
             SweptParameter::Hole | SweptParameter::MobifetchHole => &[0, 2, 4, 8, 16, 64, 256],
-            SweptParameter::Region => &[1, 2, 4, 8, 16, 32, 128],
         }
     }
 }
@@ -85,24 +80,23 @@ impl Swept {
             parameter: SweptParameter::named(name)?,
             value: value.parse().ok()?,
         };
-        // There is no launch in no region, and `+8` is no name.
-        let is_region = swept.parameter == SweptParameter::Region;
-        (swept.to_string() == text && !(is_region && swept.value == 0)).then_some(swept)
+        // `+8` is no name.
+        (swept.to_string() == text).then_some(swept)
     }
 
     /// The method that it is a variant of.
     pub fn method(self) -> Method {
         match self.parameter {
             SweptParameter::Shift | SweptParameter::Distance => Method::ShiftMerge,
-            SweptParameter::Hole | SweptParameter::Region => Method::Infill,
+            SweptParameter::Hole => Method::Infill,
             SweptParameter::MobifetchHole | SweptParameter::MobifetchDistance => Method::Mobifetch,
         }
     }
 
     /// The schedule of a launch sequence for a drive of this class.
     pub(super) fn schedule(self, log: &[LogEntry], class: DriveClass) -> Vec<PrefetchEntry> {
-        let as_read = Params::for_device(class, false);
-        let exact = Params::for_device(class, true);
+        let as_read = in_access_order(class, false);
+        let exact = in_access_order(class, true);
         match self.parameter {
             SweptParameter::Shift => {
                 let shift_bytes = self.value.saturating_mul(1024);
@@ -155,17 +149,6 @@ impl Swept {
                     },
                 )
             }
-            SweptParameter::Region => {
-                let last_us = log.iter().map(|entry| entry.time_us).max();
-                let length_us = (last_us.unwrap_or(0) + 1).div_ceil(self.value.max(1));
-                let plan = RegionPlan {
-                    first_us: length_us,
-                    length_us,
-                    hole_pages: exact.infill.map_or(0, |infill| infill.hole_pages),
-                    shift_bytes: exact.shift_bytes,
-                };
-                regional(log, &plan).entries
-            }
         }
     }
 }
@@ -191,7 +174,7 @@ mod tests {
             }
         }
         for text in [
-            "shift", "shift-", "shift-x", "shift-+8", "shift-08", "region-0", "tilt-8", "shift--8",
+            "shift", "shift-", "shift-x", "shift-+8", "shift-08", "region-2", "tilt-8", "shift--8",
         ] {
             assert_eq!(Swept::parse(text), None, "{text}");
         }
@@ -209,9 +192,10 @@ mod tests {
             (2, 0, 6),
         ];
         let log = samples::learned_set(&reads, false).log;
-        for class in [DriveClass::CommandQueuing, DriveClass::NoCommandQueuing] {
-            let as_read = Params::for_device(class, false);
-            let exact = Params::for_device(class, true);
+        use DriveClass::{CommandQueuing, NoCommandQueuing, Rotational};
+        for class in [CommandQueuing, NoCommandQueuing, Rotational] {
+            let as_read = in_access_order(class, false);
+            let exact = in_access_order(class, true);
             let swept = |parameter, value| Swept { parameter, value }.schedule(&log, class);
             assert_eq!(
                 swept(SweptParameter::Shift, as_read.shift_bytes / 1024),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use paralfetch::model::{DriveClass, DriveModel};
+use paralfetch::model::{DriveClass, DriveCosts};
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
 use paralfetch::schedule::schedule;
 use proptest::prelude::*;
@@ -49,39 +49,30 @@ fn alike(one: LearnedSet) -> LearnedApp {
 }
 
 #[test]
-fn launches_on_a_measured_drive_are_predicted() {
+fn the_formula_sweeps_a_disk_and_keeps_the_order_of_flash() {
     let reads = [(FILES, 0, 9), (2, 3, 1), (0, 11, 1), (1, 8, 2), (0, 12, 4)];
     let app = alike(learned_set(&reads, false));
-    let measured = PlannedDrive {
-        model: Some(DriveModel::guess(DriveClass::Rotational)),
-        ..drive()
+    let entries = |method, drive: &PlannedDrive| {
+        let plan = plan(method, &app, drive).unwrap();
+        spans(&plan.profile.entries)
     };
-    for method in Method::ALL {
-        let predicted = |drive: &PlannedDrive| plan(method, &app, drive).unwrap().predicted;
-        assert_eq!(predicted(&drive()), None);
-        let is_simulated = method != Method::Fast;
-        assert_eq!(
-            predicted(&measured).is_some_and(|seconds| seconds > 0.0),
-            is_simulated,
-            "{method}"
-        );
-    }
-    for name in [
-        "shift-4",
-        "distance-16",
-        "hole-2",
-        "region-3",
-        "mobifetch-hole-4",
-        "mobifetch-distance-16",
-    ] {
+    let flash = drive();
+    let infill = entries(Method::Infill, &flash);
+    assert_eq!(entries(Method::Formula, &flash), infill);
+    let disk = PlannedDrive {
+        costs: Some(DriveCosts::of_class(DriveClass::Rotational)),
+        ..flash
+    };
+    assert_eq!(entries(Method::Infill, &disk), infill);
+    let swept = entries(Method::Formula, &disk);
+    assert_ne!(swept, infill);
+    assert_eq!(pages(swept), pages(infill));
+    for name in ["shift-4", "distance-16", "hole-2", "mobifetch-hole-4"] {
         let swept = Swept::parse(name).unwrap();
-        let [beside, alone] =
-            [false, true].map(|alone| swept_plan(swept, &app, &measured, alone).unwrap());
-        assert_eq!(
-            pages(spans(&beside.profile.entries)),
-            pages(spans(&alone.profile.entries))
-        );
-        assert!(beside.predicted.is_some() && alone.predicted.is_some());
+        let planned = swept_plan(swept, &app, &flash).unwrap();
+        let pages_of = pages(spans(&planned.profile.entries));
+        let all = log_pages(&app.get(swept.method().needs()[0]).unwrap().log);
+        assert!(all.iter().all(|page| pages_of.contains(page)), "{name}");
     }
 }
 
@@ -353,8 +344,7 @@ proptest! {
                 Method::OnlyExact
                     | Method::Infill
                     | Method::Mobifetch
-                    | Method::Regions
-                    | Method::RegionsHeld
+                    | Method::Formula
             );
             if with_holes {
                 prop_assert!(expected.iter().all(|page| distinct.contains(page)), "{}", method);

@@ -125,7 +125,6 @@ fn a_browser_shows_the_page_and_loads_nothing() {
         "role=\"img\"",
         "Figure 10",
         "Figures 6 and 8",
-        "Predicted and measured launch times",
         "</html>",
     ] {
         assert!(dom.contains(part), "{part} is missing");

@@ -178,16 +178,10 @@ pub const SCENARIOS: &[Scenario] = &[
         "Infill, and dynamic scheduling: parameters adapted launch by launch to the context switches of the app (Paralfetch §3.3).",
     ),
     of(
-        "regions-held",
-        "regions, held",
+        "formula",
+        "formula",
         Kind::Ours,
-        "As regions below, but the app may be held until the first region has arrived, or all of them.",
-    ),
-    of(
-        "regions",
-        "regions",
-        Kind::Ours,
-        "The exact set in the schedule that a simulation of launch and drive has chosen, beside the app: regions of the sequence, each in LBA order, or that of + infill where nothing is predicted to be clearly better (Paralfetch §6).",
+        "The exact set in the schedule that the drive's measured costs ask for, beside the app: one sweep in LBA order on a disk with heads, that of + infill with the drive's own hole elsewhere. What the product does.",
     ),
     of(
         SERVICE,
@@ -316,12 +310,6 @@ pub const SCENARIOS: &[Scenario] = &[
         "The exact set as in + infill, with an infill merge across holes of up to so many 4 KiB pages, beside the app.",
     ),
     of(
-        "sweep-region",
-        "so many regions",
-        Kind::Swept,
-        "The exact set, cut into so many regions of equal recorded time, each in LBA order, beside the app.",
-    ),
-    of(
         "sweep-mobifetch-hole",
         "Mobifetch, holes of so many pages",
         Kind::Swept,
@@ -362,12 +350,6 @@ pub const SCENARIOS: &[Scenario] = &[
         "holes, alone",
         Kind::Swept,
         "The schedule of sweep-hole, prefetched alone, without a launch.",
-    ),
-    of(
-        "only-sweep-region",
-        "regions, alone",
-        Kind::Swept,
-        "The schedule of sweep-region, prefetched alone, without a launch.",
     ),
     of(
         "writer-cold",

@@ -48,7 +48,7 @@ pub fn records(
         machine: "2 processors, 24 GiB".to_owned(),
         version: "0.1.0".to_owned(),
         read_ahead_kb: 128,
-        model: None,
+        costs: None,
     })];
     for (index, (app, cold, _)) in apps.iter().enumerate() {
         let size = (cold * 3000.0) as u64;
@@ -113,7 +113,6 @@ fn launch(
         cpu: cold * warm,
         effort: None,
         emulator_cpu: 0.1,
-        predicted: (scenario == "infill").then_some(time * 1.1),
         disturbed: if disturbed {
             vec!["steal 8 %".to_owned()]
         } else {

@@ -66,7 +66,6 @@ fn a_whole_session() {
             "The two rules disagree by more than 10 % for: okular.",
             "disturbed and are left out",
             "Learned sets",
-            "Predicted and measured",
             "Gap closed",
             "gimp+okular",
         ] {

@@ -61,14 +61,6 @@ impl ReadableArea {
         self.before.last().copied().unwrap_or(0)
     }
 
-    /// From its first byte to its last on the drive, in bytes.
-    pub fn span(&self) -> u64 {
-        let ends = self.pieces.first().zip(self.pieces.last());
-        ends.map_or(0, |(first, last)| {
-            last.position + last.length - first.position
-        })
-    }
-
     /// A read of `bytes` at the share `share` (0 to 1) of the area; `None` if the piece there is too short.
     pub fn random(&self, share: f64, bytes: u64) -> Option<ProbeRead> {
         let at = ((self.bytes() as f64 * share) as u64).min(self.bytes().checked_sub(1)?);
@@ -135,7 +127,6 @@ mod tests {
             piece(2, 100, 1 << 21, 4096),
         ]);
         assert_eq!(area.bytes(), 16384 + (1 << 16));
-        assert_eq!(area.span(), (1 << 20) + (1 << 16));
         let first = area.random(0.0, 4096).unwrap();
         assert_eq!((first.file, first.offset, first.position), (0, 8192, 0));
         let last = area.random(1.0, 8192).unwrap();
@@ -150,7 +141,7 @@ mod tests {
         assert_eq!(area.near(1 << 19, 4096, 4096), None);
         assert_eq!(area.longest().unwrap().file, 1);
         let nothing = ReadableArea::new([]);
-        assert_eq!((nothing.random(0.5, 4096), nothing.span()), (None, 0));
+        assert_eq!(nothing.random(0.5, 4096), None);
     }
 
     proptest! {

@@ -1,7 +1,6 @@
-//! Measuring a drive: reads only, past every cache of the kernel, less than 32 MiB, begun within two seconds.
+//! Measuring a drive: reads only, past every cache of the kernel, less than 10 MiB, begun within a second.
 //!
-//! What is read, and what the times say, are plain functions ([`plan`], [`area`], `model::DriveModel::fit`). The kernel is
-//! asked in [`run`] and [`queue`]. A drive is read through the node of the whole drive, or, where that cannot be opened,
+//! What is read, and what the times say, are plain functions ([`plan`], [`area`]). The kernel is asked in [`run`] and [`queue`]. A drive is read through the node of the whole drive, or, where that cannot be opened,
 //! through files that lie on it.
 
 mod area;
@@ -26,9 +25,10 @@ use super::sysfs::read;
 use super::{DriveBelow, DriveIdentity, Sysfs, identities};
 use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::{blockdev, safe_open};
-use crate::model::{DriveModel, FitError};
+use crate::model::DriveCosts;
 use area::{ReadableArea, ReadablePiece};
 use idle::{DriveRequests, NotIdle};
+use plan::FitError;
 
 /// Least bytes of files to read a drive through: fewer would be read again and again, from the drive's own cache.
 const LEAST_FILES: u64 = 32 << 20;
@@ -83,8 +83,8 @@ pub enum ProbeError {
     /// It was told to stop.
     #[error("stopped")]
     Stopped,
-    /// The times make no model.
-    #[error("no model can be made: {0}")]
+    /// The times tell no costs.
+    #[error("its costs cannot be told: {0}")]
     Fit(#[from] FitError),
     /// Of several drives, this one was not measured, nor those after it.
     #[error("{drive} was not measured: {cause}")]
@@ -107,8 +107,8 @@ pub struct ProbedDrive {
     pub dev: u64,
     /// What it is known by; empty if it cannot be recognised.
     pub identities: Vec<DriveIdentity>,
-    /// What it can do.
-    pub model: DriveModel,
+    /// What its reads cost.
+    pub costs: DriveCosts,
     /// What it was read through, such as `/dev/sda` or `12 files`.
     pub through: String,
     /// Reads that the probe made.
@@ -215,7 +215,7 @@ pub fn probe_drive(
     let count = || DriveRequests::of(sysfs, drive.dev).ok();
     let before = count();
     let begun = Instant::now();
-    let steps = plan::plan(readable.area.span());
+    let steps = plan::plan();
     let done = run::run(&readable.files, &readable.area, &steps, &tell)?;
     let time = begun.elapsed();
     let made = |(before, after): (DriveRequests, DriveRequests)| {
@@ -226,7 +226,7 @@ pub fn probe_drive(
         name: drive.name.clone(),
         dev: drive.dev,
         identities: identities(sysfs, drive.dev, mounts),
-        model: DriveModel::fit(&done.samples)?,
+        costs: plan::fit(&done.samples)?,
         through: readable.through,
         reads: done.reads,
         bytes: done.bytes,
@@ -360,7 +360,7 @@ mod tests {
             name: drive.name.clone(),
             dev: drive.dev,
             identities: Vec::new(),
-            model: DriveModel::guess(DriveClass::CommandQueuing),
+            costs: DriveCosts::of_class(DriveClass::CommandQueuing),
             through: String::new(),
             reads: 0,
             bytes: 0,

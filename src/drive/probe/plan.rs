@@ -2,7 +2,24 @@
 
 use std::time::Duration;
 
-use crate::model::{PAGE_SIZE, ProbeSample, ReadPattern};
+use crate::model::{DriveCosts, PAGE_SIZE, median};
+use crate::schedule::formula::FAR_SEEK_US;
+
+/// How the reads of a step follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadPattern {
+    /// Each somewhere else on the drive.
+    Random,
+    /// Each somewhere else in one area of [`NEAR_AREA`]: what a launch reads lies together in files, and flash that looks up
+    /// addresses in a table of its own has those of an area at hand.
+    Near,
+    /// Each where the one before ended.
+    Sequential,
+}
+
+/// Bytes of the area of near reads: what a page of a drive's table of addresses is for, as far as is known of such tables,
+/// or more.
+pub const NEAR_AREA: u64 = 4 << 20;
 
 /// One kind of reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,44 +38,45 @@ pub struct ProbeStep {
     pub counts: bool,
 }
 
+/// What a step has measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProbeSample {
+    /// How the reads follow each other.
+    pub pattern: ReadPattern,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// How many were in flight.
+    pub depth: u32,
+    /// Time from one completion to the next, in µs. At depth 1 that is what a read took.
+    pub us: f64,
+}
+
+/// Why samples tell no costs: what they lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FitError {
+    /// Small reads, one at a time.
+    #[error("too few small reads were timed")]
+    NoSingle,
+    /// Large reads in sequence.
+    #[error("too few reads in sequence were timed")]
+    NoSequence,
+    /// What was measured is no drive: times of 0, for instance.
+    #[error("the times measured are no drive's")]
+    Unsound,
+}
+
 /// Bytes of large reads.
 const LARGE: u64 = 128 << 10;
 
-/// Bytes of the largest reads, about the largest requests that most drives take. What a command costs weighs less in
-/// them than in large ones, which tells what long prefetch entries cost where commands are slow.
-const LARGEST: u64 = 512 << 10;
-
-/// Requests in flight while reading in sequence.
+/// Requests in flight while reading large ones in sequence.
 const SEQUENCE_DEPTH: u32 = 8;
-
-/// Distances of strides, in bytes.
-const STRIDES: [u64; 8] = [
-    0,
-    1 << 16,
-    1 << 20,
-    1 << 24,
-    1 << 28,
-    1 << 32,
-    1 << 35,
-    1 << 38,
-];
-
-/// Time for all strides together, in ms.
-const STRIDES_MS: u64 = 440;
-
-/// Bytes of near reads, with the most reads that are made one at a time and with the queue filled. Larger ones need not be
-/// measured: see [`DriveModel::fit`](crate::model::DriveModel::fit).
-const NEAR: [(u64, u32, u32); 3] = [
-    (PAGE_SIZE, 64, 384),
-    (4 * PAGE_SIZE, 48, 160),
-    (8 * PAGE_SIZE, 32, 112),
-];
 
 /// Requests in flight where the queue is filled.
 const FILLED: u32 = 32;
 
-/// The steps for a drive that spans so many bytes. They are begun within 2 s, and read less than 32 MiB.
-pub fn plan(span: u64) -> Vec<ProbeStep> {
+/// The steps. They are begun within a second, and read less than 10 MiB.
+pub fn plan() -> Vec<ProbeStep> {
+    use ReadPattern::{Near, Random, Sequential};
     let step = |pattern, bytes, depth, most, ms| ProbeStep {
         pattern,
         bytes,
@@ -67,39 +85,18 @@ pub fn plan(span: u64) -> Vec<ProbeStep> {
         time: Duration::from_millis(ms),
         counts: true,
     };
-    let random = |bytes, depth, most, ms| step(ReadPattern::Random, bytes, depth, most, ms);
-    let mut steps = vec![
+    vec![
         ProbeStep {
             counts: false,
-            ..random(PAGE_SIZE, 1, 64, 60)
+            ..step(Random, PAGE_SIZE, 1, 32, 50)
         },
-        random(PAGE_SIZE, 1, 256, 280),
-        random(LARGE, 1, 24, 160),
-        random(LARGEST, 1, 5, 60),
-        random(PAGE_SIZE, 8, 512, 170),
-        random(PAGE_SIZE, FILLED, 1536, 330),
-        step(ReadPattern::Sequential, LARGE, SEQUENCE_DEPTH, 54, 130),
-    ];
-    for (bytes, alone, queued) in NEAR {
-        steps.push(step(ReadPattern::Near, bytes, 1, alone, 50));
-        steps.push(step(ReadPattern::Near, bytes, FILLED, queued, 60));
-    }
-    // Further apart than half the span, reads would only go back and forth.
-    let mut strides = STRIDES.to_vec();
-    strides.retain(|&distance| distance <= span / 2);
-    let ms = STRIDES_MS / strides.len() as u64;
-    steps.extend(strides.into_iter().map(|distance| ProbeStep {
-        pattern: ReadPattern::Stride(distance),
-        ..random(PAGE_SIZE, 1, 16, ms)
-    }));
-    steps
-}
-
-/// Where a read of a stride goes, as a distance that varies by an eighth: a drive may remember what it has read.
-/// `share` is 0 to 1.
-pub fn vary(distance: u64, share: f64) -> u64 {
-    let eighth = distance as f64 / 8.0;
-    (distance as f64 + eighth * (2.0 * share - 1.0)) as u64
+        step(Random, PAGE_SIZE, 1, 64, 300),
+        step(Near, PAGE_SIZE, 1, 64, 100),
+        step(Near, LARGE, 1, 24, 150),
+        step(Near, PAGE_SIZE, FILLED, 384, 120),
+        step(Sequential, PAGE_SIZE, 1, 48, 60),
+        step(Sequential, LARGE, SEQUENCE_DEPTH, 32, 150),
+    ]
 }
 
 /// Groups of completions of which the median counts.
@@ -135,32 +132,76 @@ impl ProbeStep {
     }
 }
 
+/// What the reads cost. Medians throughout: a few reads that something else held up change nothing.
+///
+/// A random read that takes several ms longer than one behind the read before it has had a seek. With heads, the wait for
+/// the sector hides what the bytes of a single read cost, so that both the request and its bytes are measured in sequence. Without,
+/// they are measured by small and large reads near each other, as those of a launch are.
+///
+/// # Errors
+/// Which samples are missing. Large and queued near reads may be: then a KiB costs what it does in sequence, and depth
+/// gains nothing.
+pub fn fit(samples: &[ProbeSample]) -> Result<DriveCosts, FitError> {
+    use ReadPattern::{Near, Random, Sequential};
+    let small_kib = (PAGE_SIZE / 1024) as f64;
+    let large_kib = (LARGE / 1024) as f64;
+    let of = |pattern, bytes, depth| {
+        let is_it = |sample: &&ProbeSample| {
+            (sample.pattern, sample.bytes, sample.depth) == (pattern, bytes, depth)
+        };
+        let us: Vec<f64> = samples
+            .iter()
+            .filter(is_it)
+            .map(|sample| sample.us)
+            .collect();
+        median(&us)
+    };
+    let random_us = of(Random, PAGE_SIZE, 1).ok_or(FitError::NoSingle)?;
+    let near_us = of(Near, PAGE_SIZE, 1).unwrap_or(random_us);
+    let behind_us = of(Sequential, PAGE_SIZE, 1).unwrap_or(near_us);
+    let stream_us = of(Sequential, LARGE, SEQUENCE_DEPTH).ok_or(FitError::NoSequence)?;
+    let stream_kib_us = stream_us / large_kib;
+    let has_heads = random_us - behind_us >= FAR_SEEK_US.max(behind_us);
+    let line_kib_us = of(Near, LARGE, 1).map(|large| (large - near_us) / (large_kib - small_kib));
+    let (small_us, kib_us) = match has_heads {
+        true => (behind_us, stream_kib_us),
+        false => (near_us, line_kib_us.unwrap_or(0.0).max(stream_kib_us)),
+    };
+    let queued_us = of(Near, PAGE_SIZE, FILLED).unwrap_or(near_us);
+    let costs = DriveCosts {
+        request_us: (small_us - small_kib * kib_us).max(0.0),
+        kib_us,
+        far_seek_us: (random_us - small_us).max(0.0),
+        depth_gain: near_us / queued_us,
+    };
+    match costs.is_sound() {
+        true => Ok(costs),
+        false => Err(FitError::Unsound),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::model::DriveClass;
+    use crate::schedule::formula;
 
     #[test]
     fn a_probe_is_bounded_in_time_and_bytes() {
-        for span in [0, 64 << 20, 1 << 30, 1 << 40, u64::MAX] {
-            let steps = plan(span);
-            let time: Duration = steps.iter().map(|step| step.time).sum();
-            let bytes: u64 = steps
-                .iter()
-                .map(|step| step.bytes * u64::from(step.most))
-                .sum();
-            assert!(time <= Duration::from_millis(1960), "{time:?}");
-            assert!(bytes <= 32 << 20, "{bytes}");
-            let far = |step: &ProbeStep| matches!(step.pattern, ReadPattern::Stride(far) if far > span / 2);
-            assert!(!steps.iter().any(far));
-        }
-        assert_eq!(plan(1 << 40).len(), 21);
+        let steps = plan();
+        let time: Duration = steps.iter().map(|step| step.time).sum();
+        let bytes = steps.iter().map(|step| step.bytes * u64::from(step.most));
+        assert!(time <= Duration::from_secs(1), "{time:?}");
+        assert!(bytes.sum::<u64>() <= 10 << 20);
     }
 
     #[test]
     fn rates_are_of_groups_and_a_pause_is_in_one_of_them() {
         let step = ProbeStep {
             depth: 8,
-            ..plan(0)[4]
+            ..plan()[4]
         };
         assert_eq!(samples_of_completions(&step, &[]), []);
         assert_eq!(samples_of_completions(&step, &[5.0]), []);
@@ -173,10 +214,73 @@ mod tests {
         assert_eq!(samples.iter().filter(|sample| sample.us > 10.5).count(), 1);
     }
 
+    /// Samples of all steps of a drive whose reads take so long, in µs; two of each are held up.
+    fn samples(us: impl Fn(&ProbeStep) -> f64) -> Vec<ProbeSample> {
+        let steps = plan().into_iter().filter(|step| step.counts);
+        let of_step = |step: ProbeStep| {
+            let us = us(&step);
+            [us, us, us * 50.0, us, us, us * 50.0, us].map(|us| step.sample(us))
+        };
+        steps.flat_map(of_step).collect()
+    }
+
     #[test]
-    fn strides_vary_by_an_eighth() {
-        assert_eq!(vary(0, 0.7), 0);
-        assert_eq!(vary(800, 0.0), 700);
-        assert_eq!(vary(800, 1.0), 900);
+    fn a_disk_is_known_by_its_seeks_and_its_bytes_are_measured_in_sequence() {
+        let disk = samples(|step| match (step.pattern, step.bytes) {
+            (ReadPattern::Random, _) => 12_700.0,
+            (ReadPattern::Near, _) => 5_400.0,
+            (ReadPattern::Sequential, LARGE) => 870.4,
+            (ReadPattern::Sequential, _) => 157.2,
+        });
+        let costs = fit(&disk).unwrap();
+        assert_eq!(formula::class(&costs), DriveClass::Rotational);
+        assert!((costs.request_us - 130.0).abs() < 0.1, "{costs:?}");
+        assert!((costs.kib_us - 6.8).abs() < 0.01, "{costs:?}");
+        assert!((costs.far_seek_us - 12_542.8).abs() < 0.1, "{costs:?}");
+    }
+
+    #[test]
+    fn samples_that_lack_a_kind_are_refused_or_do_without() {
+        let all = samples(|step| 100.0 + step.bytes as f64 / 1024.0);
+        let without = |pattern, bytes| {
+            let others = all
+                .iter()
+                .filter(|it| (it.pattern, it.bytes) != (pattern, bytes));
+            fit(&others.copied().collect::<Vec<_>>())
+        };
+        let no_single = without(ReadPattern::Random, PAGE_SIZE);
+        assert_eq!(no_single, Err(FitError::NoSingle));
+        let no_sequence = without(ReadPattern::Sequential, LARGE);
+        assert_eq!(no_sequence, Err(FitError::NoSequence));
+        assert_eq!(
+            without(ReadPattern::Near, PAGE_SIZE).unwrap().depth_gain,
+            1.0
+        );
+        assert_eq!(fit(&samples(|_| 0.0)), Err(FitError::Unsound));
+    }
+
+    proptest! {
+        /// What flash costs is found again, whatever it costs.
+        #[test]
+        fn costs_of_flash_are_those_of_its_reads(
+            request_us in 10.0..2000.0f64,
+            kib_us in 0.1..50.0f64,
+            far_us in 0.0..2000.0f64,
+            gain in 1.0..30.0f64,
+        ) {
+            let flash = samples(|step| {
+                let alone = request_us + kib_us * step.bytes as f64 / 1024.0;
+                match (step.pattern, step.depth) {
+                    (ReadPattern::Random, _) => alone + far_us,
+                    (ReadPattern::Near, FILLED) => alone / gain,
+                    (ReadPattern::Sequential, SEQUENCE_DEPTH) => kib_us * 128.0,
+                    _ => alone,
+                }
+            });
+            let costs = fit(&flash).unwrap();
+            let is_near = |found: f64, expected: f64| (found - expected).abs() <= 0.001 * (1.0 + expected);
+            prop_assert!(is_near(costs.request_us, request_us) && is_near(costs.kib_us, kib_us));
+            prop_assert!(is_near(costs.far_seek_us, far_us) && is_near(costs.depth_gain, gain));
+        }
     }
 }

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::ProbeError;
 use super::area::{ProbeRead, ReadableArea};
-use super::plan::{ProbeStep, samples_of_completions, vary};
+use super::plan::{NEAR_AREA, ProbeSample, ProbeStep, ReadPattern, samples_of_completions};
 use super::queue::{CompletedRead, ReadQueue};
-use crate::model::{NearCost, PAGE_SIZE, ProbeSample, ReadPattern};
+use crate::model::PAGE_SIZE;
 
-/// How much longer than planned all reads together may take. A drive that needs more is stuck or failing, and has no
-/// model.
+/// How much longer than planned all reads together may take. A drive that needs more is stuck or failing.
 const MOST_DELAY: Duration = Duration::from_secs(5);
 
 /// How often it is asked whether to go on.
@@ -31,11 +30,8 @@ const NEAR_STEP: u64 = 617;
 
 /// Places for near reads of so many bytes.
 fn near_slots(bytes: u64) -> u64 {
-    NearCost::AREA / (bytes + NEAR_GAP)
+    NEAR_AREA / (bytes + NEAR_GAP)
 }
-
-/// From so far on, a read counts in both directions: what a drive reads on by itself lies ahead only.
-const BOTH_WAYS: u64 = 1 << 24;
 
 /// What was read, and the times.
 #[derive(Debug, Default)]
@@ -83,12 +79,6 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
-}
-
-/// A read to be made, and whether it follows the one before as its step has it.
-struct NextRead {
-    read: ProbeRead,
-    follows: bool,
 }
 
 struct Runner<'a> {
@@ -174,7 +164,6 @@ impl<'a> Runner<'a> {
         let mut last_begun = begun;
         // Completion times, and at depth 1 what each read took.
         let mut ended: Vec<Instant> = Vec::new();
-        let mut follows = true;
         while reads < step.most && (reads == 0 || begun.elapsed() < step.time) {
             while self.queue.in_flight() < step.depth as usize && reads < step.most {
                 let Some(next) = self.next(step, last) else {
@@ -184,22 +173,21 @@ impl<'a> Runner<'a> {
                 };
                 // Here and not only before each step: submitting waits, too, while the drive's own queue is full.
                 self.time_left()?;
-                let file = &self.files[next.read.file];
+                let file = &self.files[next.file];
                 last_begun = Instant::now();
                 self.queue
-                    .begin(file.as_fd(), next.read.offset, step.bytes)
+                    .begin(file.as_fd(), next.offset, step.bytes)
                     .map_err(ProbeError::Read)?;
                 self.done.reads += 1;
                 self.done.bytes += step.bytes;
                 reads += 1;
-                last = Some(next.read);
-                follows = next.follows;
+                last = Some(next);
             }
             if self.queue.in_flight() == 0 {
                 break;
             }
             let completed = self.wait()?;
-            if let (1, true, true) = (step.depth, follows, step.counts) {
+            if step.depth == 1 && step.counts {
                 let took = completed.iter().map(|read| micros(read.ended - read.begun));
                 self.done.samples.extend(took.map(|us| step.sample(us)));
             }
@@ -233,69 +221,38 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// The next read of a step; `None` if the area has none.
-    fn next(&mut self, step: &ProbeStep, last: Option<ProbeRead>) -> Option<NextRead> {
-        let follows = |read| NextRead {
-            read,
-            follows: true,
-        };
+    /// The next read of a step; `None` if the area has none. The first of a step comes from somewhere else, which the median
+    /// of all does not show.
+    fn next(&mut self, step: &ProbeStep, last: Option<ProbeRead>) -> Option<ProbeRead> {
         match (step.pattern, last) {
-            (ReadPattern::Random, _) => self.anywhere(step.bytes).map(follows),
+            (ReadPattern::Random, _) => self.anywhere(step.bytes),
             (ReadPattern::Near, _) => self.near(step.bytes),
-            (ReadPattern::Sequential, None) => self.sequence_start(step).map(follows),
+            (ReadPattern::Sequential, None) => self.sequence_start(step),
             (ReadPattern::Sequential, Some(last)) => {
                 let behind = last.position + step.bytes;
-                let next = self.area.near(behind, step.bytes, 0).map(follows);
-                next.or_else(|| self.sequence_start(step).map(follows))
+                let next = self.area.near(behind, step.bytes, 0);
+                next.or_else(|| self.sequence_start(step))
             }
-            (ReadPattern::Stride(distance), Some(last)) => {
-                let stride = vary(distance, self.random.share());
-                let ahead = Some(last.position + step.bytes + stride);
-                let back = last.position.checked_sub(step.bytes + stride);
-                let back = back.filter(|_| distance >= BOTH_WAYS);
-                let tolerance = distance / 8;
-                let near = |position| self.area.near(position, step.bytes, tolerance);
-                let next = ahead.and_then(near).or_else(|| back.and_then(near));
-                next.map(follows).or_else(|| self.anchor(step.bytes))
-            }
-            (ReadPattern::Stride(_), None) => self.anchor(step.bytes),
         }
-    }
-
-    /// A read from which strides go on.
-    fn anchor(&mut self, bytes: u64) -> Option<NextRead> {
-        let read = self.anywhere(bytes)?;
-        Some(NextRead {
-            read,
-            follows: false,
-        })
     }
 
     /// The next of the near reads. None repeats another until all of the area was read, as a drive may remember what it
     /// has read.
-    fn near(&mut self, bytes: u64) -> Option<NextRead> {
+    fn near(&mut self, bytes: u64) -> Option<ProbeRead> {
         let Some((first, count)) = &mut self.near else {
             let mut read = self.anywhere(bytes)?;
-            let last = read.position + NearCost::AREA - bytes;
+            let last = read.position + NEAR_AREA - bytes;
             if self.area.near(last, bytes, 0).is_none() {
-                let back = read.position.saturating_sub(NearCost::AREA);
-                read = self.area.near(back, bytes, NearCost::AREA)?;
+                let back = read.position.saturating_sub(NEAR_AREA);
+                read = self.area.near(back, bytes, NEAR_AREA)?;
             }
             self.near = Some((read.position, 0));
-            // It comes from far away.
-            return Some(NextRead {
-                read,
-                follows: false,
-            });
+            return Some(read);
         };
         *count += 1;
         let slot = (*count * NEAR_STEP) % near_slots(bytes);
         let position = *first + slot * (bytes + NEAR_GAP);
-        let read = self.area.near(position, bytes, NearCost::AREA)?;
-        Some(NextRead {
-            read,
-            follows: true,
-        })
+        self.area.near(position, bytes, NEAR_AREA)
     }
 
     fn anywhere(&mut self, bytes: u64) -> Option<ProbeRead> {
@@ -336,16 +293,15 @@ mod tests {
             length: 1 << 28,
         }]);
         let mut runner = Runner::new(&[], &area, &[], &GO_ON).unwrap();
-        for bytes in [4096, 16384, 32768] {
+        for bytes in [4096, 32768, 128 << 10] {
             runner.near = None;
             let slots = near_slots(bytes);
-            let reads: Vec<NextRead> = (0..slots).map_while(|_| runner.near(bytes)).collect();
-            let mut positions: Vec<u64> = reads.iter().map(|next| next.read.position).collect();
+            let reads: Vec<ProbeRead> = (0..slots).map_while(|_| runner.near(bytes)).collect();
+            let mut positions: Vec<u64> = reads.iter().map(|read| read.position).collect();
             positions.sort_unstable();
             positions.dedup();
             assert_eq!(positions.len() as u64, slots);
-            assert!(positions[positions.len() - 1] - positions[0] < NearCost::AREA);
-            assert_eq!(reads.iter().filter(|next| !next.follows).count(), 1);
+            assert!(positions[positions.len() - 1] - positions[0] < NEAR_AREA);
         }
     }
 
@@ -360,7 +316,7 @@ mod tests {
             position: 0,
             length: 1 << 16,
         }]);
-        let step = plan(0)[0];
+        let step = plan()[0];
         let mut runner = Runner::new(&files, &area, &[step, step], &GO_ON).unwrap();
         assert_eq!(runner.limit, 2 * step.time + MOST_DELAY);
         runner.step(&step).unwrap();

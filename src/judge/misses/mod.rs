@@ -82,7 +82,7 @@ pub struct Miss {
     pub reason: MissReason,
     /// Device of the file system (`st_dev`).
     pub dev: u64,
-    /// What was read.
+    /// What was read: `kind` and the members of that kind stand in its place.
     #[serde(flatten)]
     pub place: MissedPlace,
     /// First 4 KiB page: of the file, or of the device for metadata.

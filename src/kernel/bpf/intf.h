@@ -215,7 +215,7 @@ struct pf_recorder {
 	unsigned long long cgroup;
 	unsigned long long page_words;	/* entries of the table of pages that are in use */
 	unsigned long long lost_events;	/* events that found no room in the log */
-	unsigned long long lost_paths;	/* paths that were too long, or not in memory any more */
+	unsigned long long lost_paths;	/* paths that were too long, too many, or not in memory any more */
 	unsigned long long tree_events;	/* page events of the launch tree */
 	unsigned long long other_events;	/* those of other tasks */
 	unsigned long long path_bytes;	/* records of paths */

@@ -88,12 +88,26 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 f
 	return (struct file *)word_at((__u64)table->fd + fd * sizeof(struct file *));
 }
 
+/*
+ * Whether as much was recorded of paths as is recorded of one launch. Programs that look for an icon in every size of
+ * every theme need more. Their pages are recorded on, and their later paths are counted as lost.
+ */
+static __always_inline bool has_all_paths(__u32 recorder)
+{
+	struct pf_recorder *r = recorder_at(recorder);
+
+	if (!(r->flags & PF_RECORD_BOUNDED) || r->path_bytes <= PF_MOST_PATH_BYTES)
+		return false;
+	__sync_fetch_and_add(&r->lost_paths, 1);
+	return true;
+}
+
 static __always_inline struct path_scratch *begin_path(__u32 recorder, __u8 use)
 {
 	__u32 zero = 0;
 	struct path_scratch *s = bpf_map_lookup_elem(&path_scratch, &zero);
 
-	if (!s)
+	if (!s || has_all_paths(recorder))
 		return NULL;
 	s->recorder = recorder;
 	s->absolute = false;
@@ -171,8 +185,10 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 	}
 	p->time_ns = bpf_ktime_get_ns();
 	size = __builtin_offsetof(struct pf_path, path) + length;
-	if (size > sizeof(*p) ||
-	    !has_room(s->recorder, &recorder_at(s->recorder)->path_bytes, size, PF_MOST_PATH_BYTES))
+	if (size > sizeof(*p))
+		return;
+	__sync_fetch_and_add(&recorder_at(s->recorder)->path_bytes, size);
+	if (has_all_paths(s->recorder))
 		return;
 	log = log_of(s->recorder);
 	if (log && bpf_ringbuf_output(log, p, size, wakeup_of(log)))

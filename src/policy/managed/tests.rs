@@ -73,7 +73,6 @@ fn launched<'a>(history: &'a [Revision], figures: &'a LaunchFigures) -> Observat
         history,
         figures,
         rules: TuningRules::default(),
-        is_chosen: false,
     }
 }
 
@@ -256,44 +255,24 @@ fn a_launch_that_waits_is_scheduled_anew() {
 }
 
 #[test]
-fn a_chosen_order_that_is_slower_is_given_up_until_the_drive_is_measured() {
+fn a_measured_drive_asks_for_a_schedule_whose_tuning_begins_anew() {
     let mut app = prefetching();
-    let launch_of = |app: &mut Managed, figures: LaunchFigures, is_chosen| {
-        let observation = Observation::Launched {
-            history: &history(),
-            figures: &figures,
-            rules: TuningRules::default(),
-            is_chosen,
-        };
-        app.next(NOW, &observation)
-    };
-    let completed = |us: u64| {
-        changed(|figures| {
-            figures.counts.has_completion = true;
-            figures.counts.completed_ns = us * 1000;
-        })
-    };
-    let launch = |app: &mut Managed, us, is_chosen| launch_of(app, completed(us), is_chosen);
-    assert_eq!(launch(&mut app, 1000, false), Decision::Keep);
-    // Neither a launch that exits early nor one that had part of it cached says how long others take.
-    let early = changed(|figures| figures.exited_ns = Some(1000));
-    launch_of(&mut app, early, false);
-    let mut partly = completed(100);
-    partly.counts.bytes = partly.counts.bytes * 4 / 5;
-    partly.counts.prefetch_bytes = partly.counts.prefetch_bytes * 4 / 5;
-    assert!(partly.warmth() == Warmth::Cold && !partly.is_whole());
-    launch_of(&mut app, partly, false);
-    assert_eq!(launch(&mut app, 1030, true), Decision::Keep);
-    assert!(app.may_choose_order());
-    let step = launch(&mut app, 1030, true);
-    assert_eq!(step, Decision::ScheduleAsAccessed);
-    assert!(!app.may_choose_order());
-    app.next(NOW, &learned(&history()));
-    assert!(!app.may_choose_order());
+    assert!(!app.is_schedule_due());
     app.drive_measured();
-    assert!(app.may_choose_order() && app.is_order_due());
-    app.order_is_made();
-    assert!(!app.is_order_due());
+    assert!(app.is_schedule_due());
+    app.schedule_is_made();
+    assert!(!app.is_schedule_due());
+    let disk = [Revision {
+        time: NOW,
+        params: Params::for_device(DriveClass::Rotational, true),
+    }];
+    app.scheduled_for(DriveClass::Rotational, &disk);
+    let ended = app.tuning().and_then(Tuning::ended);
+    assert_eq!(ended, Some(TuningEnd::NothingFree));
+    // Whatever is learned later is scheduled for the drive as it is known by then.
+    app.drive_measured();
+    app.next(NOW, &learned(&history()));
+    assert!(!app.is_schedule_due());
 }
 
 /// Cold launches, prefetched ones of a millisecond and withheld ones of `without_us` microseconds, as the plan says. Returns the first decision, and how many were prefetched and withheld.

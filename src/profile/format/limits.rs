@@ -2,7 +2,7 @@
 //! be read, and its indices, names and ranges can be used unchecked.
 
 use super::FormatError;
-use crate::model::{App, Device, File, Hold, MOST_LEARNED_LAUNCHES, Place, Profile, Span};
+use crate::model::{App, Device, File, MOST_LEARNED_LAUNCHES, Place, Profile, Span};
 
 /// Largest `.pf` file, in bytes. The largest launch measured takes a twentieth.
 pub const MAX_FILE_BYTES: usize = 2 << 20;
@@ -77,15 +77,7 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
         .chain(profile.unused.iter().map(|unused| &unused.span))
         .chain(&profile.completion)
         .all(|span| is_span(span, profile));
-    require(spans, invalid("its entries"))?;
-    let hold = profile.hold.is_none_or(|hold| is_hold(hold, profile));
-    require(hold, invalid("what its app is held for"))
-}
-
-fn is_hold(hold: Hold, profile: &Profile) -> bool {
-    (1..=profile.entries.len()).contains(&(hold.entries as usize))
-        && !hold.most().is_zero()
-        && hold.most() <= Hold::LONGEST
+    require(spans, invalid("its entries"))
 }
 
 fn is_app(app: &App) -> bool {

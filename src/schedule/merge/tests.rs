@@ -5,7 +5,7 @@ use super::super::generate::{
 };
 use super::super::{metadata_shift, schedule};
 use super::*;
-use crate::model::{PAGE_SIZE, Params};
+use crate::model::{PAGE_SIZE, Params, ReadOrder};
 
 fn infill_merge(log: &[LogEntry], distance: u64, hole_pages: u64) -> Vec<LogEntry> {
     let pass = Infill {
@@ -114,6 +114,7 @@ fn infill_counts_distances_in_the_original_sequence() {
             hole_pages: 1,
             distance,
         }),
+        order: ReadOrder::Access,
     };
     assert_eq!(schedule(&log, &params(4)).len(), 3);
     assert_eq!(schedule(&log, &params(5)).len(), 2);
@@ -218,7 +219,7 @@ proptest! {
         shift_bytes in 0..1u64 << 18,
     ) {
         let infill = infill.map(|(hole_pages, distance)| Infill { hole_pages, distance });
-        let params = Params { merge_distance, shift_bytes, infill };
+        let params = Params { merge_distance, shift_bytes, infill, order: ReadOrder::Access };
         let scheduled = schedule(&launch.log, &params);
         let distance = infill.map_or(merge_distance, |i| i.distance.max(merge_distance));
         let hole_pages = infill.map_or(0, |i| i.hole_pages);

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{Device, DriveClass, Infill, PAGE_SIZE, Params};
+use crate::model::{Device, DriveClass, Infill, PAGE_SIZE, Params, ReadOrder};
 use crate::schedule::generate::{check_merged, launch, prefetch};
 use crate::schedule::{schedule, schedule_for};
 
@@ -117,6 +117,7 @@ fn params(merge_distance: u64, shift_pages: u64, infill: Option<Infill>) -> Para
         merge_distance,
         shift_bytes: shift_pages * PAGE_SIZE,
         infill,
+        order: ReadOrder::Access,
     }
 }
 

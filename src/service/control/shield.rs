@@ -57,7 +57,7 @@ pub struct ShieldSummary {
     /// Whether it is switched on (`writes.shield`).
     #[serde(with = "member")]
     pub enabled: bool,
-    /// How often a drive was shielded since it was started.
+    /// How often a drive was shielded since the shield was started, on account of all users.
     #[serde(with = "member")]
     pub taken: u64,
     /// Launches and waits for which nothing was done because their user's share of time was used up.
@@ -66,10 +66,10 @@ pub struct ShieldSummary {
     /// Why it does not work, or what went wrong last; `None`, an empty text on the bus: it works.
     #[serde(with = "optional_word")]
     pub problem: Option<String>,
-    /// Drives that are shielded, the one shielded for longest first.
+    /// Drives that are shielded, the one shielded for longest first: those on the account of who asks, or for root all.
     #[serde(with = "member")]
     pub in_force: Vec<ShieldingState>,
-    /// The last times that have ended, oldest first.
+    /// The same of those that are not any more, of the last 32 of all users, oldest first.
     #[serde(with = "member")]
     pub ended: Vec<ShieldingState>,
 }

@@ -18,20 +18,21 @@ pub struct AppState {
     /// Real user id of whom launches it; 4294967295 for an app that the administrator has named for all users.
     #[serde(with = "member")]
     pub uid: u32,
-    /// What identifies it: an absolute path, or `launcher:name`.
+    /// What identifies it: an absolute path, or `launcher:name`, such as `flatpak:org.gimp.GIMP` or `announced:NAME`.
     #[serde(with = "member")]
     pub app: String,
     /// Its name for people.
     #[serde(with = "member")]
     pub name: String,
-    /// `learning`, `prefetching` or `disabled`.
+    /// `learning` and `prefetching`: what is done with its next launch. `disabled`: its launches are left alone, for good if
+    /// its user asked for that, and else for 30 days.
     #[serde(with = "member")]
     pub phase: String,
-    /// Why it is disabled; else empty.
+    /// Why it is disabled, for people; else empty.
     #[serde(with = "member")]
     pub why: String,
-    /// Why it is managed: `user` (the administrator named it), `owner` (its user named it), `desktop` (it has a .desktop
-    /// entry), `discovered` or `announced`.
+    /// Why it is managed: `user` (the administrator named it, or it was learned by hand), `owner` (its user named it),
+    /// `desktop` (it has a .desktop entry), `discovered` (it turned out large and slow) or `announced`.
     #[serde(with = "member")]
     pub added_by: String,
     /// Launches that the service has seen.
@@ -40,24 +41,24 @@ pub struct AppState {
     /// When the last launch began, in seconds since the epoch; `None` if there was none.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub last_s: Option<u64>,
-    /// Launches that were prefetched.
+    /// Launches that were prefetched, without those that were learned, too.
     #[serde(with = "member")]
     pub prefetched: u64,
-    /// Time that prefetched cold launches typically take, of the last ones that can be compared with others, in
-    /// microseconds; `None` before there were any.
+    /// Typical time that a prefetched cold launch takes, in microseconds: the lower median of the last eight that can be
+    /// compared with others; `None` before there were any.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub cold_with_us: Option<u64>,
-    /// The same without prefetching.
+    /// The same of cold launches without prefetching: learned without a profile, or withheld.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub cold_without_us: Option<u64>,
-    /// Typical time that the tasks of a prefetched cold launch wait for the drive, summed up, in microseconds; `None`
-    /// before there were any.
+    /// Typical time that a prefetched cold launch waits for the drive, in microseconds, summed up over its tasks; `None`
+    /// before there were any. Typical is the lower median of the last 20 cold launches of a kind.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub waiting_with_us: Option<u64>,
     /// The same without prefetching.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub waiting_without_us: Option<u64>,
-    /// Typical time of a cold launch in the history, in microseconds; `None` before there were any.
+    /// Typical time of a cold launch, in microseconds, of prefetched ones if there are any; `None` before there were any.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
     /// What prefetching saves of a cold launch's time, in percent, below 0 where it costs time; `None` if that is not
@@ -73,10 +74,10 @@ pub struct AppState {
     /// For how long their tasks waited for writes, in microseconds, as far as that was observed.
     #[serde(with = "member")]
     pub waited_for_writes_us: u64,
-    /// Size of the profile's file; 0 if there is none.
+    /// Size of the profile's file; 0 if there is none, or the service does not run.
     #[serde(with = "member")]
     pub profile_bytes: u64,
-    /// Prefetch entries of the profile.
+    /// Prefetch entries of the profile; 0 like `profile_bytes`.
     #[serde(with = "member")]
     pub entries: u64,
 }
@@ -104,22 +105,23 @@ pub struct Status {
     /// Managed apps that are disabled.
     #[serde(with = "member")]
     pub disabled: u64,
-    /// The service's resident memory.
+    /// The service's resident memory; 0: not known.
     #[serde(with = "member")]
     pub resident_bytes: u64,
-    /// Profiles on disk.
+    /// Size of these profiles.
     #[serde(with = "member")]
     pub profiles_bytes: u64,
-    /// Launches of managed apps since the service started.
+    /// Launches since the service started, also of programs that it observes and does not manage yet.
     #[serde(with = "member")]
     pub launches_seen: u64,
-    /// Time that prefetching has saved, of all launches in the history, in microseconds.
+    /// Time that prefetching has saved, in microseconds: of each prefetched cold launch in the history what its app
+    /// typically saves. Below 0 where it costs time; 0 also where that is not known.
     #[serde(with = "member")]
     pub saved_us: i64,
-    /// Events of the kernel that were lost since then because a buffer was full.
+    /// Of the whole system: events of the kernel and launches that were lost since then because a buffer was full.
     #[serde(with = "member")]
     pub lost_events: u64,
-    /// Executions since then that were left alone because their user makes too many.
+    /// Of the whole system: executions since then that were left alone because their user makes too many.
     #[serde(with = "member")]
     pub excess_execs: u64,
     /// When the service started, in seconds since the epoch.
@@ -128,10 +130,10 @@ pub struct Status {
     /// What is done so that launches do not wait for other programs' writes.
     #[serde(with = "member")]
     pub shield: ShieldSummary,
-    /// What the kernel allows the service to do, one line each.
+    /// What the kernel allows the service to do, for people, one line each.
     #[serde(with = "member")]
     pub abilities: Vec<String>,
-    /// What the administrator should know, one line each; empty for others.
+    /// What the administrator should know, for people, one line each, the latest last; empty for others.
     #[serde(with = "member")]
     pub warnings: Vec<String>,
 }
@@ -226,8 +228,8 @@ pub struct ProfileData {
     /// Bytes that are prefetched.
     #[serde(with = "member")]
     pub bytes: u64,
-    /// The profile as the bytes of a `.pf` file, which [`crate::profile::decode`] reads; without the names of files that
-    /// its user could not list.
+    /// The profile as the bytes of a `.pf` file, which [`crate::profile::decode`] reads; for others than the administrator
+    /// without the names of files that its user could not list.
     #[serde(with = "member")]
     pub pf: Vec<u8>,
 }

@@ -52,7 +52,7 @@ pub struct FileReads {
     #[serde(with = "member")]
     pub kind: ReadKind,
     /// The file's path; empty for metadata, where it is not known, and where the launch's user could not list it. The
-    /// beginning of one that is too long is replaced.
+    /// beginning of one that is longer than 256 bytes is replaced by `…`.
     #[serde(with = "member")]
     pub path: String,
     /// How many reads there were.
@@ -100,12 +100,12 @@ pub struct LaunchRecord {
     /// What was done with it.
     #[serde(with = "member")]
     pub kind: Kind,
-    /// How much of what it needs had to come from the drive. `None`, an empty text on the bus, where
+    /// How much of the bytes of its app's schedule the drive read for it. `None`, an empty text on the bus, where
     /// that is not known, and for a launch that learning slowed down: it must not be compared with others.
     #[serde(with = "optional_word")]
     pub warmth: Option<Warmth>,
-    /// How long it took, in microseconds, as [`crate::policy::took_us`] tells it; `None` where nothing tells it as it is
-    /// said of the app's other launches.
+    /// How long it took, in microseconds: from execve to the first use of the app's completion page, or for an app without
+    /// one to the exit of its last task; `None` where the launch did not come to that, or the app had no profile.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
     /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
@@ -114,16 +114,17 @@ pub struct LaunchRecord {
     /// Bytes that the drive read for the launch tree and the prefetch thread.
     #[serde(with = "member")]
     pub read_bytes: u64,
-    /// Synchronous readaheads of the launch tree (paper §4.3).
+    /// Read requests that its own tasks had to make until it was complete: synchronous readaheads (paper §4.3).
     #[serde(with = "member")]
     pub own_readaheads: u64,
-    /// Context switches of the launch tree while it was prefetched (paper §3.3).
+    /// Context switches of its tasks into a wait for the drive while it was prefetched (paper §3.3); missing if it was not, or if
+    /// that was cut off.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub switches: Option<u64>,
-    /// Prefetch entries of the schedule.
+    /// Prefetch entries of the schedule; missing like `switches`.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
-    /// From execve to the first prefetch request, in microseconds.
+    /// From execve to the first prefetch request, in microseconds; missing if there was none.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub until_first_us: Option<u64>,
     /// Whether other programs' writes kept the drive busy when it began, as far as the shield has seen; false without

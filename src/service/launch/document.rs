@@ -1,9 +1,8 @@
-//! The table of docs/service.md, drawn from [`step`], and the check that the two are the same.
+//! The table of `states.md`, drawn from [`step`], and the check that the two are the same.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;
-use std::path::Path;
 
 use super::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, ThreadPhase, step};
 use crate::policy::Plan;
@@ -37,8 +36,9 @@ const POLICIES: [(LaunchPolicy, &str); 8] = [
     (policy(Plan::Leave, true), "leave, profile"),
 ];
 
-const BEGIN: &str =
-    "<!-- states: drawn from the code; `cargo test --lib launch::document` prints it -->";
+/// Where people read the table, between two marks.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/service/launch/states.md");
+const BEGIN: &str = "<!-- states -->";
 const END: &str = "<!-- end of states -->";
 
 /// The name of a variant in words: `KeepProfile { alone: true }` becomes "keep profile (alone: true)".
@@ -166,18 +166,19 @@ fn table() -> String {
     table.join("\n")
 }
 
+/// PARALFETCH_WRITE=1 writes the table anew.
 #[test]
 fn the_table_in_the_documentation_is_what_step_does() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/service.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let documented = text
-        .split_once(BEGIN)
-        .and_then(|(_, rest)| rest.split_once(END))
-        .map(|(table, _)| table.trim());
-    let drawn = table();
+    let kept = fs::read_to_string(FILE).unwrap();
+    let (head, rest) = kept.split_once(BEGIN).expect(BEGIN);
+    let (_, foot) = rest.split_once(END).expect(END);
+    let drawn = format!("{head}{BEGIN}\n\n{}\n\n{END}{foot}", table());
+    if std::env::var_os("PARALFETCH_WRITE").is_some() {
+        fs::write(FILE, &drawn).unwrap();
+    }
     assert!(
-        documented == Some(drawn.as_str()),
-        "docs/service.md has another table than this, which follows from step():\n{BEGIN}\n\n{drawn}\n\n{END}"
+        fs::read_to_string(FILE).unwrap() == drawn,
+        "{FILE} is out of date: PARALFETCH_WRITE=1 cargo test --lib launch::document"
     );
 }
 

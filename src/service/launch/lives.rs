@@ -1,4 +1,4 @@
-//! Lives of launches on a fake system. Which state follows on which is in docs/service.md; here is what the
+//! Lives of launches on a fake system. Which state follows on which is in `states.md`; here is what the
 //! table cannot say: times, figures, notes, and that nothing is left in the end.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! The life of a launch: its states, what happens to it, and what the service then does. Pure: no kernel, no
-//! file, no clock. docs/service.md has the whole table; a test in `document.rs` keeps it true.
+//! file, no clock. `states.md` has the whole table; a test in `document.rs` keeps it true.
 
 use crate::policy::Plan;
 use crate::service::history::Kind;

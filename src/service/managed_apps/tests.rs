@@ -148,30 +148,6 @@ fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
     assert!(apps.store.load(profile().app.key()).unwrap().is_none());
 }
 
-#[test]
-fn a_schedule_that_a_simulation_has_chosen_is_not_tuned_and_that_is_no_failure() {
-    let dir = tempfile::tempdir().unwrap();
-    let (mut apps, inbox, _worker) = one_app(dir.path());
-    let mut chosen = profile();
-    chosen.entries.swap(1, 2);
-    apps.store.save(&chosen).unwrap();
-    apps.use_learned(&key(), CachedProfile::load(&chosen).unwrap(), None, true);
-    apps.reschedule(&key(), with_shift(0));
-    let (done, all_done) = channel();
-    apps.jobs.run(move || done.send(()).unwrap());
-    all_done.recv().unwrap();
-    for message in inbox.take() {
-        if let Message::Apps(apply) = message {
-            assert_eq!(apply(&mut apps), None);
-        }
-    }
-    assert_eq!(
-        apps.store.load(chosen.app.key()).unwrap(),
-        Some(chosen.clone())
-    );
-    assert_eq!(shift(&apps), Some(chosen.history[0].params.shift_bytes));
-}
-
 fn added(apps: &ManagedApps) -> Option<Added> {
     Some(apps.registry.records.get(&key())?.added)
 }

@@ -168,7 +168,7 @@ impl Parts {
             earlier: self.apps.load_sequence(&start.key),
             limits,
             sysfs: self.places.sysfs.clone(),
-            state_dir: self.apps.models_for(&start.key),
+            state_dir: Some(self.places.state_dir.clone()),
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
         };
@@ -244,7 +244,7 @@ impl Parts {
         let (cached, learned) = (recorded.cached, recorded.learned);
         self.apps.keep(key, cached, learned, cold, is_whole);
         if self.config.prefetch.probe {
-            self.probes.learned(key);
+            self.probes.learned(key, Instant::now());
         }
         self.refresh_watch();
     }
@@ -259,20 +259,13 @@ impl Parts {
 
     fn observe_launch(&mut self, key: &UserApp, figures: &LaunchFigures) {
         let profile = self.apps.profiles.get(key);
-        let known = profile.map(|profile| (profile.history.clone(), profile.is_order_chosen));
-        if let Some((history, is_chosen)) = known {
+        if let Some(history) = profile.map(|profile| profile.history.clone()) {
             let observation = Observation::Launched {
                 history: &history,
                 figures,
                 rules: self.apps.rules,
-                is_chosen,
             };
             self.apps.observe(key, &observation);
-        }
-        let is_whole = figures.is_prefetched() && figures.is_completed();
-        if is_whole && figures.warmth() == Warmth::Cold {
-            let took_us = figures.took_us().into_iter();
-            took_us.for_each(|took_us| self.apps.compare_with_models(key, took_us));
         }
     }
 
@@ -353,7 +346,7 @@ impl Parts {
             key, figures, row, ..
         } = launch;
         if self.config.prefetch.probe && self.apps.profiles.contains_key(&key) {
-            self.probes.launch_ended(&key);
+            self.probes.launch_ended(&key, Instant::now());
         }
         self.apps.schedule_for_drives(&key);
         self.apps.tell_gain(&key);

@@ -6,7 +6,6 @@ use super::*;
 use crate::drive::profile::built_in;
 
 mod claims;
-mod predicted;
 mod writes;
 
 use claims::Load;

@@ -6,7 +6,6 @@ mod lines;
 mod misses;
 mod patterns;
 mod picture;
-mod predictions;
 mod sequence;
 mod svg;
 mod tables;
@@ -170,7 +169,6 @@ fn section(section: &Section) -> Markup {
 fn drawn(picture: &Picture, title: &str) -> Markup {
     match picture {
         Picture::Groups(groups) => bars::groups(groups, title),
-        Picture::Predictions(predictions) => predictions::dots(predictions, title),
         Picture::Lines(lines) => lines::lines(lines, title),
         Picture::Averages(averages) => html! {
             div.averages-head aria-hidden="true" { span {} span {} span { "of cold" } span { "gap" } }

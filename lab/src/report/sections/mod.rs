@@ -10,7 +10,6 @@ mod learned;
 mod lessons;
 mod misses;
 mod one_core;
-mod predicted;
 mod service;
 mod sweeps;
 mod together;
@@ -44,20 +43,8 @@ pub enum Picture {
     Groups(Groups),
     /// One bar for each scenario: normalized, gap closed.
     Averages(Vec<Bar>),
-    /// A dot for each prediction.
-    Predictions(Vec<Prediction>),
     /// A line for each app over the values of a sweep.
     Lines(Lines),
-}
-
-/// What was predicted of launches of one kind, and what was measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
-    /// The app and its scenario.
-    pub name: String,
-    /// In seconds, medians.
-    pub predicted: f64,
-    pub measured: f64,
 }
 
 /// Normalized times over the values of a parameter.
@@ -149,7 +136,6 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         together::together(device),
         checks::tiny(device),
         launches::seconds(device),
-        predicted::predicted(device),
         checks::requests(device),
         effort::effort(device),
         misses::misses(device),

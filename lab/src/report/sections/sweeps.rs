@@ -19,7 +19,7 @@ struct Sweep {
     harm: Option<(u64, u64)>,
 }
 
-const SWEEPS: [Sweep; 6] = [
+const SWEEPS: [Sweep; 5] = [
     Sweep {
         name: "shift",
         title: "Launch time by metadata shift (Paralfetch, Figures 6 and 8)",
@@ -41,14 +41,6 @@ const SWEEPS: [Sweep; 6] = [
         title: "Launch time by hole",
         axis: "largest hole, 4 KiB pages",
         text: "Holes of up to so many pages that nobody needs are read along.",
-        harm: None,
-    },
-    Sweep {
-        name: "region",
-        title: "Launch time by length of a region",
-        axis: "regions in the launch",
-        text: "The launch is cut into so many regions of equal recorded time, and each is read in the order of the drive. One \
-               region is the sorted schedule, many are the launch sequence.",
         harm: None,
     },
     Sweep {

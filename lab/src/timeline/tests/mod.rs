@@ -57,7 +57,6 @@ fn learned_set(parts: &[(u64, u64)]) -> LearnedSet {
             path: None,
         }],
         entries: Vec::new(),
-        hold: None,
         fault_around: Vec::new(),
         unused: Vec::new(),
         learned_at: Vec::new(),

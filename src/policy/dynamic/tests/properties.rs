@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::Infill;
+use crate::model::{Infill, ReadOrder};
 
 fn class() -> impl Strategy<Value = DriveClass> {
     prop_oneof![
@@ -98,7 +98,7 @@ proptest! {
         launches in prop::collection::vec((any::<u64>(), any::<u64>()), 1..8),
     ) {
         let infill = infill.map(|(hole_pages, distance)| Infill { hole_pages, distance });
-        let params = Params { merge_distance, shift_bytes, infill };
+        let params = Params { merge_distance, shift_bytes, infill, order: ReadOrder::Access };
         let history = vec![Revision { time: 0, params }];
         let mut app = SimulatedApp { tuning: Tuning::new(class, &history), history };
         for (duration_us, switches) in launches {

@@ -75,7 +75,6 @@ impl ObservedApp {
                     history: &self.history,
                     figures: &figures,
                     rules: TuningRules::default(),
-                    is_chosen: random % 3 == 0,
                 }
             }
             4 => Observation::NotLearned,
@@ -135,7 +134,7 @@ proptest! {
                     history.push(Revision { time: now_s, params });
                     Phase::Prefetching
                 }
-                Decision::Refresh | Decision::ScheduleAsAccessed => Phase::Prefetching,
+                Decision::Refresh => Phase::Prefetching,
                 Decision::Relearn(_) => Phase::Learning { attempts: 0 },
                 Decision::SwitchedOff(off) => Phase::Disabled { off, since_s: now_s },
             };
