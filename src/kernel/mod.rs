@@ -42,6 +42,6 @@ pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
 pub use wait_detector::{DetectorCost, WaitDetector, WaitOptions};
 pub use watch::{
-    CountingWaits, EVERY_USER, LaunchMembers, WaitPrograms, Watch, WatchOptions, Watched,
+    CountingWaits, EVERY_USER, WaitPrograms, Watch, WatchOptions, Watched,
     WatchedApps, WatchedName,
 };

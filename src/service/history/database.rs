@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 use super::{FileReads, HistoryError};
 
 /// Version of the layout. A database of another version, earlier or later, is moved aside as if it were damaged.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 /// The table and its indices, in the order of their names.
 const LAYOUT: [&str; 4] = [
@@ -32,8 +32,6 @@ const LAYOUT: [&str; 4] = [
     entries INTEGER CHECK (entries >= 0),
     until_first_us INTEGER CHECK (until_first_us >= 0),
     background_writes INTEGER NOT NULL CHECK (background_writes IN (0, 1)),
-    writeback_held_us INTEGER NOT NULL CHECK (writeback_held_us >= 0),
-    waited_for_writes_us INTEGER CHECK (waited_for_writes_us >= 0),
     own_reads TEXT,
     note TEXT
 ) STRICT",
