@@ -1,5 +1,4 @@
-//! Compiles the C parts: the BPF objects, each with a Rust skeleton generated from it, and the shim to
-//! libext2fs.
+//! Compiles the C parts: the BPF object, with a Rust skeleton generated from it, and the shim to libext2fs.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,13 +6,12 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    build_skeleton("paralfetch");
-    build_skeleton("waits");
+    build_skeleton();
     build_ext4_shim();
 }
 
-/// `src/kernel/bpf/NAME.bpf.c` → `$OUT_DIR/NAME.skel.rs`.
-fn build_skeleton(name: &str) {
+/// `src/kernel/bpf/paralfetch.bpf.c` → `$OUT_DIR/paralfetch.skel.rs`.
+fn build_skeleton() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
     let dir = root.join("src/kernel/bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
@@ -22,15 +20,15 @@ fn build_skeleton(name: &str) {
     // the tree lies, so that the same tree makes the same program everywhere.
     let names = format!("-ffile-prefix-map={}=paralfetch", root.display());
     if let Err(error) = SkeletonBuilder::new()
-        .source(dir.join(format!("{name}.bpf.c")))
+        .source(dir.join("paralfetch.bpf.c"))
         .clang_args(["-mcpu=v3", "-Wall", "-Werror", &names])
         // Nobody reads the skeleton, and rustup's minimal profile has a rustfmt that only fails: name
         // one that does not exist, and formatting is skipped.
         .rustfmt("no-rustfmt")
-        .build_and_generate(out.join(format!("{name}.skel.rs")))
+        .build_and_generate(out.join("paralfetch.skel.rs"))
     {
         // A panic is how a build script fails; the message is what the person building sees.
-        panic!("cannot compile {name}.bpf.c: {error:#}");
+        panic!("cannot compile paralfetch.bpf.c: {error:#}");
     }
 }
 

@@ -45,14 +45,14 @@ def check_links(page):
 
 
 def check_paths(page):
-    for name in re.findall(r"`((?:src|tests|lab|scripts|docs|dist|man|fuzz|packaging)/[\w./-]+)`", page.read_text()):
+    for name in re.findall(r"`((?:src|tests|lab|waits|scripts|docs|dist|man|fuzz|packaging)/[\w./-]+)`", page.read_text()):
         if not (ROOT / name).exists():
             yield f"names {name}, which does not exist"
 
 
 def check_tests():
     """Tests named in the table of faults."""
-    sources = [path.read_text() for folder in ("src", "tests", "lab/src", "lab/tests")
+    sources = [path.read_text() for folder in ("src", "tests", "lab/src", "lab/tests", "waits/src")
                for path in (ROOT / folder).rglob("*.rs")]
     known = set(re.findall(r"\bfn (\w+)", "\n".join(sources)))
     for row in (ROOT / "docs/service.md").read_text().splitlines():

@@ -24,7 +24,7 @@ WORDS=(
     '\bis none of its\b'
     '\bwas not that dead\b'
 )
-PLACES=(src lab/src lab/tests tests fuzz/targets fuzz/main.rs scripts docs man dist packaging build.rs README.md CONTRIBUTING.md
+PLACES=(src lab/src lab/tests waits/src tests fuzz/targets fuzz/main.rs scripts docs man dist packaging build.rs README.md CONTRIBUTING.md
     CHANGELOG.md SECURITY.md Makefile)
 
 main() {

@@ -29,7 +29,7 @@ TIERS_HEAD = "# Each test of the programs in tests/ and lab/tests/: tier, progra
 PASSED_HEAD = "# What `make test-machines` has passed last: part, commit, day, seconds. It writes this; commit it.\n"
 # The parts of the long tier, and the paths whose changes ask for them.
 PARTS = {
-    "vm": ("src/kernel", "src/fs", "tests/vm", "scripts/vm.sh"),
+    "vm": ("src/kernel", "src/fs", "waits/src", "tests/vm", "scripts/vm.sh"),
     "installed": ("packaging", "dist", "scripts/install.sh", "tests/installed", "tests/common/guest"),
     "new_user": ("packaging", "dist", "tests/new_user", "tests/common/guest"),
     "packages": ("packaging", "dist", "scripts/install.sh", "scripts/rpm.sh", "scripts/arch.sh", "scripts/deb.sh"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures what it costs to see who waits: the share of a processor that `paralfetch waits` takes under a writer, by
+# Measures what it costs to see who waits: the share of a processor that `paralfetch-waits` takes under a writer, by
 # its own count and the kernel's, and what the drive writes with and without it, in turns.
 #
 #   scripts/waits-cost.sh [DIR]
@@ -14,8 +14,8 @@ PAIRS=${PAIRS:-5}
 SPAN=${SPAN:-20}
 
 [[ $EUID -eq 0 ]] || die "it needs root: sudo scripts/waits-cost.sh"
-BIN=${PARALFETCH_BIN:-$TARGET_DIR/release/paralfetch}
-[[ -x $BIN ]] || die "$BIN is missing: make build"
+BIN=${PARALFETCH_WAITS:-$TARGET_DIR/release/paralfetch-waits}
+[[ -x $BIN ]] || die "$BIN is missing: cargo build --release --package paralfetch-waits"
 PLACE=${1:-/var/tmp}
 [[ -d $PLACE ]] || die "$PLACE is no directory"
 DRIVE=/sys/dev/block/$(stat -c %Hd:%Ld "$PLACE")/stat
@@ -62,7 +62,7 @@ written() {
 with() {
     local before
     before=$(written)
-    timeout -k 10 $((SPAN + 60)) "$BIN" waits --json --for "$SPAN" >"$WORK/waits"
+    timeout -k 10 $((SPAN + 60)) "$BIN" --json --for "$SPAN" >"$WORK/waits"
     awk -v bytes=$(($(written) - before)) -v span="$SPAN" '
         match($0, /"share":[0-9.e-]+/) { share = substr($0, RSTART + 8, RLENGTH - 8) }
         END { if (share == "") exit 1; printf "%.2f %.4f\n", bytes / 1e6 / span, share * 100 }' \

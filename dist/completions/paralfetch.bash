@@ -61,9 +61,6 @@ _paralfetch() {
             paralfetch,status)
                 cmd="paralfetch__subcmd__status"
                 ;;
-            paralfetch,waits)
-                cmd="paralfetch__subcmd__waits"
-                ;;
             paralfetch,watch)
                 cmd="paralfetch__subcmd__watch"
                 ;;
@@ -74,7 +71,7 @@ _paralfetch() {
 
     case "${cmd}" in
         paralfetch)
-            opts="-h -V --state-dir --help --version learn run show list forget bench doctor probe enable relearn disable mode status stats plot watch waits"
+            opts="-h -V --state-dir --help --version learn run show list forget bench doctor probe enable relearn disable mode status stats plot watch"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -395,36 +392,6 @@ _paralfetch() {
             fi
             case "${prev}" in
                 --user)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        paralfetch__subcmd__waits)
-            opts="-h --json --for --least --cost --root --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --json)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --for)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --least)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -43,7 +43,6 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'P
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "stats" -d 'Print the newest launches of APP, or of all apps'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "plot" -d 'Write a page for browsers about the newest launches of APP'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Print launches as they begin and end'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l json -d 'Report as one line of JSON, on standard error or into FILE, instead of text' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l timeout -d 'Longest time that a launch may take [default: 30, or 300 to learn exactly from a disk with heads]' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l shift -d 'Read metadata so much earlier than data, in KiB (metadata shift), instead of as it suits the drive' -r
@@ -110,9 +109,3 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand plot" -s h -l help
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -l json -d 'Print JSON, a line for each event'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -l notify -d 'Print nothing, and show on the desktop once for each app that it has become faster'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -s h -l help -d 'Print help'
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l json -d 'Print JSON lines, one for each wait and a last one with the totals; of a command, on standard error or into FILE once it has ended' -r -F
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l for -d 'Watch the system for this long; without it, until Ctrl-C' -r
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l least -d 'Leave out shorter waits' -r
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l cost -d 'Say in the end what share of a processor the detector took'
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -378,10 +378,10 @@ pub struct Operation {
     pub worst_ms: f64,
 }
 
-/// Waits of one type, as [`paralfetch::kernel::WaitDetector`] saw them.
+/// Waits of one type, as [`paralfetch_waits::WaitDetector`] saw them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
-    /// The type, as [`paralfetch::model::WaitCause::name`].
+    /// The type, as [`paralfetch_waits::WaitCause::name`].
     pub cause: String,
     /// Waits.
     pub count: u64,

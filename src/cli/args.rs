@@ -135,10 +135,6 @@ pub enum CliCommand {
         #[arg(long, conflicts_with = "json")]
         notify: bool,
     },
-    /// Print who waits uninterruptibly, for what and for whom
-    ///
-    /// On the whole system, or in CMD and what it starts. It needs root.
-    Waits(WaitsArgs),
     /// Set the phase of APP by the number that the FAST '23 paper gives it
     #[command(hide = true)]
     Pfsetmode {
@@ -177,11 +173,10 @@ pub enum CliCommand {
 impl CliCommand {
     /// Whether it is given a command to start. Then statuses below 125 are those of that command.
     pub fn starts_app(&self) -> bool {
-        match self {
-            CliCommand::Learn(_) | CliCommand::Run(_) | CliCommand::Bench(_) => true,
-            CliCommand::Waits(args) => !args.cmd.is_empty(),
-            _ => false,
-        }
+        matches!(
+            self,
+            CliCommand::Learn(_) | CliCommand::Run(_) | CliCommand::Bench(_)
+        )
     }
 }
 
@@ -300,29 +295,6 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct WaitsArgs {
-    /// Print JSON lines, one for each wait and a last one with the totals; of a command, on standard error
-    /// or into FILE once it has ended
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    pub json: Option<Option<PathBuf>>,
-    /// Watch the system for this long; without it, until Ctrl-C
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, conflicts_with = "cmd")]
-    pub duration: Option<Duration>,
-    /// Leave out shorter waits
-    #[arg(long, value_name = "MS", default_value = "1", value_parser = milliseconds)]
-    pub least: Duration,
-    /// Say in the end what share of a processor the detector took
-    #[arg(long)]
-    pub cost: bool,
-    /// Run CMD chrooted into DIR, such as a mounted image
-    #[arg(long, value_name = "DIR", requires = "cmd")]
-    pub root: Option<PathBuf>,
-    /// A command and its arguments, whose waits are reported when it has ended
-    #[arg(trailing_var_arg = true, value_name = "CMD")]
-    pub cmd: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
 pub struct Bench {
     /// Launches of each scenario
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
@@ -367,12 +339,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "wanted: a number of seconds between 1 and 3600".to_owned())
-}
-
-fn milliseconds(text: &str) -> Result<Duration, String> {
-    let ms = text.parse().ok().filter(|ms| (0.0..=60_000.0).contains(ms));
-    ms.map(|ms: f64| Duration::from_secs_f64(ms / 1e3))
-        .ok_or_else(|| "wanted: a number of milliseconds between 0 and 60000".to_owned())
 }
 
 #[cfg(test)]
@@ -470,32 +436,6 @@ mod tests {
         assert_eq!(run(&["--report", "--", "a"]).report, Some(None));
         let file = Some(Some(PathBuf::from("f")));
         assert_eq!(run(&["--report=f", "--", "a"]).report, file);
-    }
-
-    #[test]
-    fn waits_are_those_of_the_system_or_of_a_command() {
-        let waits = |arguments: &[&str]| {
-            let cli = Cli::try_parse_from([&["paralfetch", "waits"], arguments].concat());
-            match cli.map(|cli| cli.command) {
-                Ok(CliCommand::Waits(waits)) => Some(waits),
-                Ok(other) => panic!("{other:?}"),
-                Err(_) => None,
-            }
-        };
-        let live = waits(&["--for", "2", "--least", "0.5", "--json"]).unwrap();
-        assert_eq!(live.duration, Some(Duration::from_secs(2)));
-        assert_eq!(live.least, Duration::from_micros(500));
-        assert_eq!((live.json, live.cmd.len()), (Some(None), 0));
-        let command = waits(&["--cost", "--", "dd", "--for"]).unwrap();
-        assert!(command.cost);
-        assert_eq!(command.cmd, ["dd", "--for"]);
-        assert_eq!(command.least, Duration::from_millis(1));
-        assert_eq!(waits(&["dd", "--for"]).unwrap().cmd, ["dd", "--for"]);
-        assert!(waits(&["--for", "2", "--", "dd"]).is_none());
-        assert!(waits(&["--root", "/"]).is_none());
-        for bad in ["-1", "60001", "nan", "x"] {
-            assert!(waits(&["--least", bad]).is_none(), "{bad}");
-        }
     }
 
     #[test]

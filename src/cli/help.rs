@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
             "mode", "watch",
         ],
     ),
-    ("Check", &["doctor", "bench", "probe", "waits"]),
+    ("Check", &["doctor", "bench", "probe"]),
     ("Without the service", &["learn", "run"]),
 ];
 
@@ -33,10 +33,7 @@ const EXIT_STATUS: [(&str, &str); 7] = [
     ("3", "the service is not running, and the command needs it"),
     ("125", "failed, of a command that is given a CMD to start"),
     ("126, 127", "CMD cannot be executed; CMD is not found"),
-    (
-        "others",
-        "those of CMD, which learn, run and waits pass through",
-    ),
+    ("others", "those of CMD, which learn and run pass through"),
 ];
 
 /// The command line, as it is parsed and completed.

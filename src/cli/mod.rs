@@ -8,7 +8,7 @@ mod bench;
 mod coverage;
 mod doctor;
 mod entry;
-mod format;
+pub mod format;
 mod help;
 mod learn;
 mod log_thread;
@@ -17,7 +17,7 @@ mod named;
 mod notification;
 mod notified;
 mod notifier;
-mod output_file;
+pub mod output_file;
 mod page;
 mod plot;
 mod probe;
@@ -32,8 +32,7 @@ mod show;
 mod stats;
 mod status;
 mod tables;
-mod terminal;
-mod waits;
+pub mod terminal;
 mod watch;
 mod writes;
 mod xdg;
@@ -59,9 +58,6 @@ use args::{AppRequest, Cli, CliCommand, WhichUser};
 
 /// Exit status of a command that has failed.
 const FAILED: u8 = 1;
-
-/// Exit status of wrong usage, as clap has it.
-const WRONG_USAGE: u8 = 2;
 
 /// Exit status of a command that needs the service, which is not running, as that of systemctl(1).
 const NOT_RUNNING: u8 = 3;
@@ -124,7 +120,6 @@ pub fn main() -> ExitCode {
         }
         CliCommand::Watch { notify: true, .. } => notifier::main(),
         CliCommand::Watch { json, .. } => watch::main(json),
-        CliCommand::Waits(args) => waits::main(&args),
         CliCommand::Service {
             config_dir,
             run_dir,
@@ -190,14 +185,6 @@ impl Failure {
     fn not_running(why: impl std::fmt::Display) -> Self {
         Failure {
             code: Some(NOT_RUNNING),
-            ..Failure::from(why)
-        }
-    }
-
-    /// What the arguments ask for together cannot be done.
-    fn wrong_usage(why: impl std::fmt::Display) -> Self {
-        Failure {
-            code: Some(WRONG_USAGE),
             ..Failure::from(why)
         }
     }

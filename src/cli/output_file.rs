@@ -15,7 +15,7 @@ use crate::process::User;
 ///
 /// # Errors
 /// As open(2): `ELOOP` for a symbolic link; and if something else is there.
-pub(super) fn create(path: &Path) -> io::Result<File> {
+pub fn create(path: &Path) -> io::Result<File> {
     let file = File::options()
         .write(true)
         .create(true)

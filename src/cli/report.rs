@@ -1,6 +1,4 @@
-//! `run --report`: the misses of the launch and its waits for writes, once the app has ended.
-
-mod waits;
+//! `run --report`: the misses of the launch, once the app has ended.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,19 +11,15 @@ use super::terminal::cut_behind;
 use super::{output_file, said_columns, say, say_all};
 use crate::cli::format::{mib, text_of};
 use crate::fs::mounts::MountTable;
-use crate::judge::{
-    JudgedLaunch, LiveSystem, Miss, MissedPlace, Misses, Recording, SeenWaits, misses,
-};
+use crate::judge::{JudgedLaunch, LiveSystem, Miss, MissedPlace, Misses, Recording, misses};
 use crate::model::{PAGE_SIZE, PrefetchReport, Profile};
-use waits::LaunchWaits;
 
 /// Misses that are listed as text; all of them are in a file.
 const MOST_LINES: usize = 100;
 
-/// A launch's misses, and how far they can be trusted; and its waits, or why they are not known.
+/// A launch's misses, and how far they can be trusted.
 pub struct ReportVerdict {
     misses: Misses,
-    waits: Result<LaunchWaits, String>,
     duration: Duration,
     lost: u64,
 }
@@ -56,11 +50,9 @@ impl ReportFile {
     }
 }
 
-/// Lists the misses of a recorded launch, which began at `started`, and of the waits that were seen those of the launch
-/// for writes.
+/// Lists the misses of a recorded launch, which began at `started`.
 pub fn judge(
     recording: &Recording,
-    waits: Result<SeenWaits, String>,
     started: SystemTime,
     profile: &Profile,
     outcome: &PrefetchReport,
@@ -76,7 +68,6 @@ pub fn judge(
     let duration = recording.end_ns.saturating_sub(recording.start_ns);
     Ok(ReportVerdict {
         misses: misses(&launch, &mut LiveSystem::new(mounts, started)),
-        waits: waits.map(|seen| LaunchWaits::of(seen, recording.start_ns, recording.end_ns)),
         duration: Duration::from_nanos(duration),
         lost: recording.lost,
     })
@@ -129,7 +120,6 @@ fn lines(verdict: &ReportVerdict, columns: Option<usize>) -> Vec<String> {
             verdict.lost
         ));
     }
-    lines.extend(waits::section(&verdict.waits, verdict.duration, columns));
     lines
 }
 
@@ -168,7 +158,7 @@ fn place(place: &MissedPlace) -> String {
     }
 }
 
-/// A line for each miss, the waits, then one with the totals.
+/// A line for each miss, then one with the totals.
 fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
     let misses = &verdict.misses;
     let mut lines: Vec<Value> = misses
@@ -182,7 +172,6 @@ fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
             line
         })
         .collect();
-    lines.extend(waits::json_lines(&verdict.waits));
     lines.push(json!({
         // `totals`: the last line, with the members below.
         "type": "totals",
@@ -243,7 +232,6 @@ mod tests {
                 launch_requests: 1000,
                 made_pages: 0,
             },
-            waits: Ok(LaunchWaits::default()),
             duration: Duration::from_millis(300),
             lost: 3,
         }
@@ -260,8 +248,7 @@ mod tests {
         for part in ["1.5 late", "/a\u{fffd}\n", "metadata: inode table\n"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let end =
-            "3 events were lost: there may be more misses\nwaits for writes: no waits in 0.3 s";
+        let end = "3 events were lost: there may be more misses";
         assert!(text.ends_with(end), "{text}");
     }
 
@@ -303,14 +290,13 @@ mod tests {
                 .any(|line| line.starts_with("and 2 more misses"))
         );
         let json = json_lines(&verdict);
-        assert_eq!(json.len(), MOST_LINES + 5);
+        assert_eq!(json.len(), MOST_LINES + 4);
         let first = json!({
             "type": "miss", "time_us": 1500, "reason": "late", "dev": 5, "kind": "data",
             "inode": 12, "path": "/a\n", "start": 7, "pages": 2,
         });
         assert_eq!(json[0], first);
         assert_eq!(json[MOST_LINES + 2]["block"], "inode-table");
-        assert_eq!(json[MOST_LINES + 3]["type"], "waits");
-        assert_eq!(json[MOST_LINES + 4]["by_reason"]["late"]["requests"], 102);
+        assert_eq!(json[MOST_LINES + 3]["by_reason"]["late"]["requests"], 102);
     }
 }

@@ -14,8 +14,7 @@ use super::show::app_name;
 use super::{Failure, say, writes};
 use crate::apps::CommandApp;
 use crate::cli::format::mib;
-use crate::judge::{Recorder, Recording, WaitWatch};
-use crate::kernel::WaitOptions;
+use crate::judge::{Recorder, Recording};
 use crate::learn::own_elevators;
 use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
@@ -57,8 +56,8 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         open_files: Some(open_files),
         ..Spawn::new(command)
     };
-    if let Some((watchers, _)) = &reporter {
-        let mark = watchers.recorder.start_mark();
+    if let Some((recorder, _)) = &reporter {
+        let mark = recorder.start_mark();
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
@@ -76,9 +75,9 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     };
     let (exit, report, verdict) = match reporter {
         None => (supervisor.wait()?, app.end_prefetch(prefetch), None),
-        Some((watchers, file)) => {
+        Some((recorder, file)) => {
             let (exit, (report, verdict)) =
-                app.record(watchers, prefetch, &mut supervisor, started)?;
+                app.record(recorder, prefetch, &mut supervisor, started)?;
             (exit, report, Some((verdict, file)))
         }
     };
@@ -93,12 +92,6 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     exit.finish()
 }
 
-/// What watches a launch for `--report`.
-struct ReportWatchers {
-    recorder: Recorder,
-    waits: WaitWatch,
-}
-
 /// Restores what was changed for the launch, and says what that was if `verbose`.
 fn end_shield(shielded: Option<ShieldedRun>, verbose: bool) {
     let all = shielded.map_or_else(Vec::new, ShieldedRun::end);
@@ -110,16 +103,9 @@ fn end_shield(shielded: Option<ShieldedRun>, verbose: bool) {
 }
 
 /// Makes ready what `--report` needs before the launch, the file too: an unwritable one is known early.
-fn prepare_report(file: Option<&Path>) -> Result<(ReportWatchers, Option<ReportFile>), String> {
-    // First, so that its thread is not taken for one that prefetches, and loads its programs beside the recorder. It
-    // sees what this process starts, also if it is ready only after that.
-    let waits = WaitWatch::start(WaitOptions {
-        only: Some(rustix::process::getpid()),
-        ..WaitOptions::default()
-    });
+fn prepare_report(file: Option<&Path>) -> Result<(Recorder, Option<ReportFile>), String> {
     let recorder = Recorder::attach(LaunchLimits::default()).map_err(|error| error.to_string())?;
-    let watchers = ReportWatchers { recorder, waits };
-    Ok((watchers, file.map(ReportFile::create).transpose()?))
+    Ok((recorder, file.map(ReportFile::create).transpose()?))
 }
 
 /// The report of the prefetch, and the misses or why there are none to list. Both lack if the drive does not
@@ -218,17 +204,16 @@ impl PrefetchedApp {
     /// Records the launch for `--report`, and judges it.
     fn record(
         &self,
-        watchers: ReportWatchers,
+        recorder: Recorder,
         prefetch: Prefetch,
         supervisor: &mut Supervisor,
         started: SystemTime,
     ) -> Result<(Exit, Judged), Failure> {
         let learned = || self.loaded.get().map(|loaded| loaded.ended);
-        let ReportWatchers { recorder, waits } = watchers;
         let (exit, recorded) = recorder.follow(supervisor, learned, LAUNCH_GOES_ON)?;
         let judging = recorded
             .map_err(|error| error.to_string())
-            .and_then(|recording| self.judge(prefetch, recording, waits, started));
+            .and_then(|recording| self.judge(prefetch, recording, started));
         let exit = match exit {
             Some(exit) => exit,
             None => supervisor.wait()?,
@@ -246,18 +231,16 @@ impl PrefetchedApp {
         &self,
         prefetch: Prefetch,
         recording: Recording,
-        waits: WaitWatch,
         started: SystemTime,
     ) -> Result<Receiver<Judged>, String> {
         let (send, judged) = sync_channel(1);
         let app = self.clone();
         let judging = move || {
-            let waits = waits.finish();
             let report = app.end_prefetch(prefetch);
             let verdict = match &report {
                 Some(report) => app
                     .load_again()
-                    .and_then(|profile| judge(&recording, waits, started, &profile, report)),
+                    .and_then(|profile| judge(&recording, started, &profile, report)),
                 None => Err("nothing was prefetched".to_owned()),
             };
             // The receiver may have given up.

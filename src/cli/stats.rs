@@ -57,7 +57,7 @@ pub fn main(
             .collect(),
         None => {
             let mut lines = apps_table(&apps, user.is_none());
-            lines.extend(writes_lines(&apps));
+            lines.extend(beside_writes(&apps));
             lines
         }
     };
@@ -122,9 +122,8 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
         },
         format!("  saved     {}", saved(app, launches)),
     ];
-    let mut writes = writes_lines(std::slice::from_ref(app)).into_iter();
-    lines.extend(writes.next().map(|line| format!("  writes    {line}")));
-    lines.extend(writes.map(|line| format!("          {line}")));
+    let beside = beside_writes(std::slice::from_ref(app));
+    lines.extend(beside.map(|beside| format!("  writes    {beside}")));
     lines
 }
 
@@ -193,23 +192,12 @@ fn saved(app: &AppState, launches: &[LaunchRecord]) -> String {
     )
 }
 
-/// What is known of these apps' launches beside other programs' writes; empty if there were none.
-fn writes_lines(apps: &[AppState]) -> Vec<String> {
-    let sum = |figure: fn(&AppState) -> u64| apps.iter().map(figure).fold(0, u64::saturating_add);
-    let launches = sum(|app| app.beside_writes);
-    if launches == 0 {
-        return Vec::new();
-    }
-    vec![
-        format!(
-            "{} beside other programs' writes:",
-            format::counted(launches, "launch", "launches")
-        ),
-        format!(
-            "  their tasks waited for writes for {}",
-            format::seconds(sum(|app| app.waited_for_writes_us)),
-        ),
-    ]
+/// How many launches of these apps were beside other programs' writes, if any.
+fn beside_writes(apps: &[AppState]) -> Option<String> {
+    let launches = apps.iter().map(|app| app.beside_writes);
+    let launches = launches.fold(0, u64::saturating_add);
+    let counted = format::counted(launches, "launch", "launches");
+    (launches > 0).then(|| format!("{counted} beside other programs' writes"))
 }
 
 #[cfg(test)]
@@ -217,20 +205,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launches_beside_writes_are_summed_up_if_there_were_any() {
-        let beside = |beside_writes| AppState {
-            beside_writes,
-            waited_for_writes_us: 750_000 * beside_writes,
+    fn launches_beside_writes_are_counted_if_there_were_any() {
+        let beside = |launches| AppState {
+            beside_writes: launches,
             ..AppState::default()
         };
-        assert!(writes_lines(&[]).is_empty());
+        assert_eq!(beside_writes(&[]), None);
         let quiet = AppState::default();
-        assert!(writes_lines(std::slice::from_ref(&quiet)).is_empty());
-        let lines = writes_lines(&[beside(1), quiet, beside(3)]).concat();
-        assert!(
-            lines.starts_with("4 launches beside") && lines.contains("writes for 3.000 s"),
-            "{lines}"
-        );
+        assert_eq!(beside_writes(std::slice::from_ref(&quiet)), None);
+        let line = beside_writes(&[beside(1), quiet, beside(3)]);
+        let expected = "4 launches beside other programs' writes";
+        assert_eq!(line.as_deref(), Some(expected));
     }
 
     #[test]
@@ -295,10 +280,8 @@ mod tests {
             lines.iter().all(|line| line.chars().count() <= 80),
             "{lines:?}"
         );
-        assert!(
-            lines[8].starts_with("            their tasks waited"),
-            "{lines:?}"
-        );
+        let beside = "  writes    1 launch beside other programs' writes";
+        assert_eq!(lines.last().map(String::as_str), Some(beside));
         let app = AppState {
             gain_percent: None,
             ..app

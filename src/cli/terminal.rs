@@ -113,22 +113,6 @@ pub fn cut_behind(text: &str, before: usize, columns: Option<usize>) -> String {
     }
 }
 
-/// The text that draws these lines over what was drawn before, cut to the terminal's size. Nothing has to be
-/// restored afterwards: the last frame stays.
-pub fn frame(lines: &[String], (rows, columns): (usize, usize)) -> String {
-    // The cursor needs the last row.
-    let shown = lines.iter().take(rows.saturating_sub(1).max(1));
-    let mut text = String::from("\x1b[H");
-    for line in shown {
-        text.extend(line.chars().take(columns));
-        // Clears to the end of the line.
-        text.push_str("\x1b[K\n");
-    }
-    // Clears what is below.
-    text.push_str("\x1b[J");
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,13 +158,6 @@ mod tests {
         for columns in [None, Some(20), Some(33)] {
             assert_eq!(cut_behind("/usr/bin/gimp", 20, columns), "/usr/bin/gimp");
         }
-    }
-
-    #[test]
-    fn a_frame_fits_into_the_terminal() {
-        let lines: Vec<String> = (0..9).map(|row| format!("{row}äöü")).collect();
-        assert_eq!(frame(&lines, (3, 2)), "\x1b[H0ä\x1b[K\n1ä\x1b[K\n\x1b[J");
-        assert_eq!(frame(&[], (3, 2)), "\x1b[H\x1b[J");
     }
 
     #[test]

@@ -77,12 +77,13 @@ impl TraceError {
         !matches!(self, TraceError::Bpf { .. } | TraceError::System { .. })
     }
 
-    pub(crate) fn system(what: &'static str, error: io::Error) -> Self {
+    /// An error of a system call; `what` was being done.
+    pub fn system(what: &'static str, error: io::Error) -> Self {
         TraceError::System { what, error }
     }
 
     /// An error of libbpf: looks for the usual causes, so that the message can name what is missing.
-    pub(crate) fn from_bpf(what: &'static str, error: libbpf_rs::Error) -> Self {
+    pub fn from_bpf(what: &'static str, error: libbpf_rs::Error) -> Self {
         if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
             if let Some(missing) = missing_capabilities() {
                 return TraceError::NoCapability { missing };

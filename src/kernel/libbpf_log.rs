@@ -15,8 +15,9 @@ enum Reason {
     Warning(String),
 }
 
-/// Keeps libbpf from writing to the terminal, and forgets what it has said before.
-pub(super) fn capture() {
+/// Keeps libbpf from writing to the terminal, and forgets what it has said before. What it says from now on is a part of
+/// the next error ([`TraceError::from_bpf`](super::TraceError::from_bpf)). For objects beside the product's own, too.
+pub fn capture() {
     if let Ok(mut reason) = REASON.lock() {
         *reason = None;
     }

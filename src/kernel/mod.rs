@@ -1,5 +1,5 @@
 //! Watching launches in the kernel: the BPF object (`bpf/paralfetch.bpf.c`, whose head explains it) and the
-//! readers of its events. [`WaitDetector`], which sees who waits for whom, has an object of its own.
+//! readers of its events.
 //!
 //! [`Watch`] sees launches and counts what they cost, for the service. [`Tracer`] records which pages a
 //! launch needs, for learning. [`Meter`] counts the read requests of one launch, for benchmarks. A process
@@ -21,27 +21,23 @@ mod own_reads;
 mod path_record;
 mod record_bytes;
 mod recorder_pool;
-mod run_time_stats;
 mod skel;
 mod slots;
 mod syscalls;
 mod tables;
 mod tracer;
-mod wait_detector;
 mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use event::kernel_dev;
 pub use launch_event::{LaunchEvent, LaunchEventKind};
 pub use launcher::{StartMark, mark_tree_root};
+pub use libbpf_log::capture as capture_libbpf_log;
 pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
 pub use recorder_pool::{ClaimedRecorder, RecorderLease, RecorderPool, TraceMode};
-pub use run_time_stats::RunTimeStats;
 pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
-pub use wait_detector::{DetectorCost, WaitDetector, WaitOptions};
 pub use watch::{
-    CountingWaits, EVERY_USER, LaunchMembers, WaitPrograms, Watch, WatchOptions, Watched,
-    WatchedApps, WatchedName,
+    CountingWaits, EVERY_USER, WaitPrograms, Watch, WatchOptions, Watched, WatchedApps, WatchedName,
 };

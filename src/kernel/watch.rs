@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::abilities::TraceError;
 use super::hooks::{Kernel, ProgramSelection};
 use super::launch_event::{LaunchEvent, parse};
-use super::launcher::{launch_of, mark_task, monotonic_ns};
+use super::launcher::{mark_task, monotonic_ns};
 use super::name_filter::NameFilter;
 use super::object::{LoadedObject, attach, load, loaded, open, ring_reader};
 use super::own_reads;
@@ -385,17 +385,6 @@ impl Watch {
             .map_err(|error| TraceError::from_bpf("duplicating a map", error))
     }
 
-    /// Tells other threads which processes are part of launches.
-    ///
-    /// # Errors
-    /// When the map's descriptor cannot be duplicated.
-    pub fn members(&self) -> Result<LaunchMembers, TraceError> {
-        let members = libbpf_rs::MapHandle::try_from(&self.object.members);
-        members
-            .map(LaunchMembers)
-            .map_err(|error| TraceError::from_bpf("duplicating a map", error))
-    }
-
     /// Number of the launch that began last; those that begin later have higher ones.
     pub fn last_launch(&self) -> u64 {
         self.object.globals.last_launch().load(Ordering::Relaxed)
@@ -504,26 +493,6 @@ fn key<const N: usize>(watched: &Watched) -> Option<[u8; N]> {
         .filter(|_| text.len() < N - size_of_val(&watched.uid))?
         .copy_from_slice(text);
     Some(key)
-}
-
-/// The launches that processes are part of.
-pub struct LaunchMembers(libbpf_rs::MapHandle);
-
-impl LaunchMembers {
-    /// Number of the launch that a process is or was part of; `None` for others, and for a process that is gone.
-    pub fn launch_of(&self, pid: u32) -> Option<u64> {
-        launch_of_process(&self.0, Pid::from_raw(i32::try_from(pid).ok()?)?).ok()?
-    }
-}
-
-/// Number of the launch that a process is or was part of.
-fn launch_of_process(members: &impl MapCore, pid: Pid) -> Result<Option<u64>, TraceError> {
-    let pidfd = open_process(pid)?;
-    let key = pidfd.as_raw_fd().to_ne_bytes();
-    let member = members
-        .lookup(&key, MapFlags::ANY)
-        .map_err(|error| TraceError::from_bpf("looking up a process", error))?;
-    Ok(member.and_then(|member| launch_of(&member)))
 }
 
 #[cfg(test)]

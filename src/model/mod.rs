@@ -13,7 +13,6 @@ mod prefetch_report;
 mod profile;
 pub(crate) mod ranges;
 mod shown;
-mod wait;
 
 pub use access::{Access, By, InodeId, PathUse, Source, Use};
 pub use app::{App, AppKey, Identity, Key, UserApp};
@@ -29,4 +28,3 @@ pub use profile::{
     UnusedPages,
 };
 pub use shown::shown;
-pub use wait::{Wait, WaitCause, WaitTask};

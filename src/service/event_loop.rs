@@ -351,7 +351,6 @@ impl Service {
                 self.parts.waits_changed(changed, needed);
             }
             Message::Shield { started, wanted } => self.parts.shield_changed(started, wanted),
-            Message::ForegroundWaits(launch) => self.parts.shield.foreground_waits(launch),
             Message::Prefetched(launch) => {
                 self.parts.threads.ended(LaunchTask::Prefetch, launch);
                 self.happened(launch, StateEvent::PrefetchEnded);

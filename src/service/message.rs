@@ -38,8 +38,6 @@ pub enum Message {
         started: Result<Option<Shield>, String>,
         wanted: WritesConfig,
     },
-    /// A task of this launch waits for a write that nobody was in a hurry for.
-    ForegroundWaits(u64),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles that are in the store now.

@@ -175,8 +175,7 @@ fn assemble(
     apps.rules = TuningRules::from(&config.tuning);
     apps.most_learned = config.prefetch.max_learned_launches as u32;
     apps.most_bytes = config.automatic.max_profiles_mib << 20;
-    let members = warnings.keep("what launches wait for is not seen", kernel.members());
-    let (shield, cannot) = LaunchShield::start(places, config.writes, members, &outbox);
+    let (shield, cannot) = LaunchShield::start(places, config.writes, &outbox);
     warnings.0.extend(cannot);
     let mut abilities = abilities(&kernel, fault_around.is_some());
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);

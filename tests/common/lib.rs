@@ -41,11 +41,22 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 /// If a source of it is newer: cargo does not build it together with the test programs.
 pub fn program() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let program = built().join("paralfetch");
-        newer_than_sources(&program);
-        program.into_os_string().into_string().unwrap()
-    })
+    PROGRAM.get_or_init(|| up_to_date("paralfetch"))
+}
+
+/// The wait detector's program, `target/release/paralfetch-waits`.
+///
+/// # Panics
+/// As [`program`].
+pub fn waits_program() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| up_to_date("paralfetch-waits"))
+}
+
+fn up_to_date(name: &str) -> String {
+    let program = built().join(name);
+    newer_than_sources(&program);
+    program.into_os_string().into_string().unwrap()
 }
 
 /// A directory for images on the drive that the build is on: tmpfs has no direct I/O.
@@ -63,7 +74,7 @@ fn built() -> PathBuf {
 
 /// Cargo lists the sources of a program beside it, in a rule for make(1): `PROGRAM: SOURCE SOURCE …`.
 fn newer_than_sources(program: &Path) {
-    let how = "run 'cargo build --release'";
+    let how = "run 'cargo build --release --workspace --bins'";
     let changed = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
     let built = changed(program).unwrap_or_else(|error| panic!("{program:?}: {error}; {how}"));
     let rule = fs::read_to_string(program.with_extension("d")).unwrap();

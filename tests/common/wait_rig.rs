@@ -11,8 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paralfetch::kernel::{WaitDetector, WaitOptions};
-use paralfetch::model::{Wait, WaitCause};
+use paralfetch_waits::{Wait, WaitCause, WaitDetector, WaitOptions};
 
 use crate::{LoopExt4, succeed};
 

@@ -17,7 +17,6 @@ mod processes;
 mod sandbox;
 mod stalls;
 mod threads;
-mod waits;
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use paralfetch::judge::WATCH_THREAD;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
@@ -45,16 +44,11 @@ pub fn end_apps(root: &Root) {
     until("the apps have ended", || apps(root).is_empty());
 }
 
-/// Waits until a process has no thread but its first, and the one that watches its waits until the launch is over.
+/// Waits until a process has no thread but its first.
 pub fn until_single_threaded(pid: u32) {
     let tasks = Path::new("/proc").join(pid.to_string()).join("task");
     until("a single thread is left", || {
-        let threads = fs::read_dir(&tasks).unwrap();
-        let names = threads.filter_map(|task| {
-            // What cannot be read has ended meanwhile.
-            fs::read_to_string(task.unwrap().path().join("comm")).ok()
-        });
-        names.filter(|name| name.trim_end() != WATCH_THREAD).count() == 1
+        fs::read_dir(&tasks).unwrap().count() == 1
     });
 }
 

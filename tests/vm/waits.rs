@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use paralfetch::model::WaitCause;
+use paralfetch_waits::WaitCause;
 
 use crate::facts::WaitFacts;
 use common::wait_rig::{PLAIN, Rig, Task, begin_writeback};

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 
-use paralfetch::model::WaitCause;
+use paralfetch_waits::WaitCause;
 
 use crate::alone;
 use common::privileged;

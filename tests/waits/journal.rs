@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use paralfetch::model::WaitCause;
+use paralfetch_waits::WaitCause;
 
 use crate::alone;
 use common::privileged;

@@ -1,6 +1,7 @@
 //! The wait detector against waits that are produced on purpose: on a real ext4 whose drive stands still while the
-//! file system below it is frozen.
+//! file system below it is frozen; and `paralfetch-waits` beside a writer.
 
+mod command;
 mod files;
 mod journal;
 mod queue;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::time::Duration;
 
-use paralfetch::model::{Wait, WaitCause};
+use paralfetch_waits::{Wait, WaitCause};
 use rustix::fs::{Advice, fadvise};
 
 use crate::alone;

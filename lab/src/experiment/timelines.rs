@@ -17,8 +17,7 @@ use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::methods::{LearningRun, Method, Plan};
 use crate::timeline::{Facts, Recorder, analyse};
-use paralfetch::judge::{WaitWatch, for_writes};
-use paralfetch::kernel::WaitOptions;
+use paralfetch_waits::{WaitOptions, WaitWatch, for_writes};
 
 /// Longest time that the detector of waits may take to be loaded.
 const ATTACHING: Duration = Duration::from_secs(20);

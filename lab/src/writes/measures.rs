@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use paralfetch::kernel::WaitOptions;
 use paralfetch::model::DriveClass;
+use paralfetch_waits::WaitOptions;
 use rustix::process::Pid;
 
 use super::benchmark::parse_list;

@@ -68,7 +68,7 @@ fn a_turn_without_its_base_has_no_ratio() {
         run(1, Some("create"), "none", 9.0),
     ]);
     assert!(
-        page.contains("| all | hold | 10 | 5.0 | 5.0 | 5.0 | 5.0 | 10.0 | – | – |"),
+        page.contains("| all | requests | 10 | 5.0 | 5.0 | 5.0 | 5.0 | 10.0 | – | – |"),
         "{page}"
     );
 }

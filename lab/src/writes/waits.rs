@@ -1,4 +1,4 @@
-//! Who waits while a benchmark runs: the product's detector on a thread of its own.
+//! Who waits while a benchmark runs: the wait detector on a thread of its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use paralfetch::kernel::{WaitDetector, WaitOptions};
-use paralfetch::model::{Wait, WaitCause, WaitTask};
+use paralfetch_waits::{Wait, WaitCause, WaitDetector, WaitOptions, WaitTask};
 
 use crate::record::Waited;
 

@@ -288,10 +288,8 @@ pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Ve
     for app in &mut apps {
         let key = UserApp::new(app.uid, app.app.as_str());
         let summary = history.summary(&key).map_err(ControlError::failed)?;
-        let writes = history.writes_summary(&key).map_err(ControlError::failed)?;
-        app.beside_writes = writes.launches;
-        app.writeback_held_us = writes.held_us;
-        app.waited_for_writes_us = writes.waited_us;
+        let beside_writes = history.launches_beside_writes(&key);
+        app.beside_writes = beside_writes.map_err(ControlError::failed)?;
         app.waiting_with_us = waiting(summary.with);
         app.waiting_without_us = waiting(summary.without);
         let took = |typical: Option<Typical>| typical?.duration_us;

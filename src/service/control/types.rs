@@ -65,15 +65,9 @@ pub struct AppState {
     /// known.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub gain_percent: Option<i32>,
-    /// Launches in the history beside other programs' writes.
+    /// Launches in the history whose drive was shielded from other programs' writes.
     #[serde(with = "member")]
     pub beside_writes: u64,
-    /// For how long earlier versions held writeback back for these, in microseconds.
-    #[serde(with = "member")]
-    pub writeback_held_us: u64,
-    /// For how long their tasks waited for writes, in microseconds, as far as that was observed.
-    #[serde(with = "member")]
-    pub waited_for_writes_us: u64,
     /// Size of the profile's file; 0 if there is none, or the service does not run.
     #[serde(with = "member")]
     pub profile_bytes: u64,

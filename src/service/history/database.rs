@@ -32,8 +32,6 @@ const LAYOUT: [&str; 4] = [
     entries INTEGER CHECK (entries >= 0),
     until_first_us INTEGER CHECK (until_first_us >= 0),
     background_writes INTEGER NOT NULL CHECK (background_writes IN (0, 1)),
-    writeback_held_us INTEGER NOT NULL CHECK (writeback_held_us >= 0),
-    waited_for_writes_us INTEGER CHECK (waited_for_writes_us >= 0),
     own_reads TEXT,
     note TEXT
 ) STRICT",

@@ -127,18 +127,9 @@ pub struct LaunchRecord {
     /// From execve to the first prefetch request, in microseconds; missing if there was none.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub until_first_us: Option<u64>,
-    /// Whether other programs' writes kept the drive busy when it began, as far as the shield has seen; false without
-    /// one.
+    /// Whether its drive, which other programs wrote to, was shielded meanwhile; false without a shield.
     #[serde(with = "member")]
     pub background_writes: bool,
-    /// For how much of it writeback was held back on its account, in microseconds: by earlier versions alone, which
-    /// did so.
-    #[serde(with = "member")]
-    pub writeback_held_us: u64,
-    /// Time that its tasks waited for writes, in microseconds, summed up; `None` if the detector of such waits was not
-    /// attached for it.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub waited_for_writes_us: Option<u64>,
     /// The files from which a prefetched launch read most itself until it was complete, at most
     /// [`super::MOST_READ_FILES`], the most first; `None` if that is not known.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]

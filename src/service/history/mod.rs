@@ -21,7 +21,7 @@ use crate::model::UserApp;
 use crate::service::config::HistoryConfig;
 
 pub use launch::{FileReads, Kind, LaunchRecord, ReadKind};
-pub use summary::{HistorySummary, Typical, WritesSummary};
+pub use summary::{HistorySummary, Typical};
 
 /// Name of the database in the state directory.
 pub const FILE_NAME: &str = "history.sqlite";

@@ -23,17 +23,6 @@ pub struct HistorySummary {
     pub without: Option<Typical>,
 }
 
-/// What is known of launches beside other programs' writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WritesSummary {
-    /// How many there were.
-    pub launches: u64,
-    /// For how long writeback was held back for them, in microseconds.
-    pub held_us: u64,
-    /// For how long their tasks waited for writes, in microseconds, as far as that was observed.
-    pub waited_us: u64,
-}
-
 impl History {
     /// What is typical of the last cold launches of a user's app.
     pub fn summary(&self, app: &UserApp) -> Result<HistorySummary, HistoryError> {
@@ -63,23 +52,14 @@ impl History {
         })
     }
 
-    /// What is known of the launches of a user's app beside other programs' writes.
-    pub fn writes_summary(&self, app: &UserApp) -> Result<WritesSummary, HistoryError> {
-        let sums = self.select(
-            "SELECT count(*), total(writeback_held_us), total(waited_for_writes_us) FROM launches
-                WHERE app = ?1 AND uid = ?2 AND background_writes = 1",
+    /// How many launches of a user's app were beside other programs' writes.
+    pub fn launches_beside_writes(&self, app: &UserApp) -> Result<u64, HistoryError> {
+        let counts: Vec<i64> = self.select(
+            "SELECT count(*) FROM launches WHERE app = ?1 AND uid = ?2 AND background_writes = 1",
             params![app.id, app.uid],
-            |row| {
-                // total() is a floating-point number: a sum that is too large is no error.
-                let us = |sum: f64| sum as u64;
-                Ok(WritesSummary {
-                    launches: row.get::<_, i64>(0)?.unsigned_abs(),
-                    held_us: us(row.get(1)?),
-                    waited_us: us(row.get(2)?),
-                })
-            },
+            |row| row.get(0),
         )?;
-        Ok(sums.into_iter().next().unwrap_or_default())
+        Ok(counts.first().map_or(0, |count| count.unsigned_abs()))
     }
 
     /// How many cold launches of each app were prefetched, of one user or of all.

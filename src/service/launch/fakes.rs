@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{
-    FollowedLaunch, LaunchPolicy, LaunchStart, LaunchWrites, Launches, Outside, StateAction,
-    StateEvent, TICK,
+    FollowedLaunch, LaunchPolicy, LaunchStart, Launches, Outside, StateAction, StateEvent, TICK,
 };
 use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
@@ -105,12 +104,7 @@ impl Outside for FakeSystem {
                 assert!(self.shielded.insert(number), "it is shielded already");
             }
             StateAction::CloseSlot => {
-                if self.shielded.remove(&number) {
-                    launch.writes = LaunchWrites {
-                        background: true,
-                        waited_us: None,
-                    };
-                }
+                launch.was_shielded = self.shielded.remove(&number);
                 self.close_slot(number);
             }
             StateAction::Judge if launch.is_judged() => {

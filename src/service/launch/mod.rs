@@ -17,7 +17,7 @@ mod table;
 #[cfg(test)]
 use state::ThreadPhase;
 pub use state::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, step};
-pub use table::{FollowedLaunch, LaunchStart, LaunchWrites, Launches, TICK};
+pub use table::{FollowedLaunch, LaunchStart, Launches, TICK};
 
 use crate::model::{LaunchCounts, UserApp};
 use crate::process::TaskState;

@@ -43,15 +43,6 @@ pub struct LaunchStart {
     pub began: SystemTime,
 }
 
-/// What other programs' writes were to a launch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LaunchWrites {
-    /// Whether they kept the drive busy when it began.
-    pub background: bool,
-    /// Time that its tasks waited for writes, in microseconds; `None` if that was not observed.
-    pub waited_us: Option<u64>,
-}
-
 /// A launch that is followed.
 pub struct FollowedLaunch {
     /// The kernel side's number for it.
@@ -64,8 +55,8 @@ pub struct FollowedLaunch {
     pub recorded: Option<RecordedProfile>,
     /// What it has read itself, if that is to be compared with its profile before it is judged.
     pub own_reads: Option<Vec<OwnRead>>,
-    /// What other programs' writes were to it. Taken with the last counts.
-    pub writes: LaunchWrites,
+    /// Whether its drive was shielded from other programs' writes meanwhile. Taken with the last counts.
+    pub was_shielded: bool,
     /// Whether its app was forgotten meanwhile: then it is not written down.
     is_forgotten: bool,
     /// What the history says of it beside the figures.
@@ -150,7 +141,7 @@ impl Launches {
             figures: LaunchFigures::default(),
             recorded: None,
             own_reads: None,
-            writes: LaunchWrites::default(),
+            was_shielded: false,
             is_forgotten: false,
             note: None,
             state: LaunchState::NEW,
@@ -354,9 +345,7 @@ impl FollowedLaunch {
             switches: report.is_some().then_some(figures.switches),
             entries: report.as_ref().map(|report| report.scheduled),
             until_first_us: until_first_ns.map(|ns| ns / 1000),
-            background_writes: self.writes.background,
-            writeback_held_us: 0,
-            waited_for_writes_us: self.writes.waited_us,
+            background_writes: self.was_shielded,
             // Known once its reads were compared with its profile.
             own_reads: None,
             note: self.note.clone(),

@@ -100,7 +100,7 @@ impl Outside for Parts {
             }
             StateAction::Shield => self.shield_launch(launch),
             StateAction::CloseSlot => {
-                launch.writes = self.end_shielding(number);
+                launch.was_shielded = self.end_shielding(number);
                 self.note_own_reads(launch);
                 self.close_slot(number);
             }

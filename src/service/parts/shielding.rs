@@ -2,7 +2,7 @@
 
 use super::Parts;
 use crate::service::config::WritesConfig;
-use crate::service::launch::{FollowedLaunch, LaunchWrites};
+use crate::service::launch::FollowedLaunch;
 use crate::shield::Shield;
 
 /// What is lost without the shield.
@@ -23,12 +23,12 @@ impl Parts {
         self.check(NOT_SHIELDED, retried);
     }
 
-    /// A launch is over. Returns what writes were to it.
-    pub(super) fn end_shielding(&mut self, launch: u64) -> LaunchWrites {
-        let writes = self.shield.ends(launch);
+    /// A launch is over. Returns whether its drive was shielded from other programs' writes meanwhile.
+    pub(super) fn end_shielding(&mut self, launch: u64) -> bool {
+        let was_shielded = self.shield.ends(launch);
         let news = self.shield.news();
         news.into_iter().for_each(|news| self.warn(news));
-        writes
+        was_shielded
     }
 
     /// Takes other settings.

@@ -30,12 +30,7 @@ fn unknown_numbers_have_no_member() {
     let (members, _): (HashMap<String, Value<'_>>, _) = data.deserialize().unwrap();
     assert_eq!(members["switches"], Value::U64(0));
     assert_eq!(members["background_writes"], Value::Bool(false));
-    for unknown in [
-        "entries",
-        "duration_us",
-        "waited_for_writes_us",
-        "own_reads",
-    ] {
+    for unknown in ["entries", "duration_us", "own_reads"] {
         assert!(!members.contains_key(unknown), "{members:?}");
     }
     assert_eq!(
@@ -43,7 +38,7 @@ fn unknown_numbers_have_no_member() {
         json!({
             "time_s": 7, "uid": 0, "app": "/usr/bin/gimp", "kind": "prefetched", "warmth": "",
             "waiting_us": 0, "read_bytes": 0, "own_readaheads": 0,
-            "switches": 0, "background_writes": false, "writeback_held_us": 0, "note": "",
+            "switches": 0, "background_writes": false, "note": "",
         })
     );
 }
@@ -139,10 +134,9 @@ proptest! {
         entries in any::<Option<u64>>(),
         until_first_us in any::<Option<u64>>(),
         background_writes in any::<bool>(),
-        waited_for_writes_us in any::<Option<u64>>(),
     ) {
         let launch = LaunchRecord {
-            warmth, note, entries, until_first_us, background_writes, waited_for_writes_us, ..record()
+            warmth, note, entries, until_first_us, background_writes, ..record()
         };
         let data = on_the_bus(&launch);
         prop_assert_eq!(&data.deserialize::<LaunchRecord>().unwrap().0, &launch);

@@ -1,4 +1,4 @@
-//! `waits`, with a file that is written to a drive as fast as the machine allows.
+//! `paralfetch-waits`, with a file that is written to a drive as fast as the machine allows.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,39 +8,44 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use paralfetch::judge::{WaitWatch, for_writes};
-use paralfetch::kernel::WaitOptions;
-use paralfetch::model::Wait;
+use paralfetch_waits::{Wait, WaitOptions, WaitWatch, for_writes};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
-use crate::set_up;
-use common::root::our_lines;
-use common::until;
-use common::{LoopExt4, program};
+use crate::alone;
+use common::{LoopExt4, privileged, until, waits_program};
 
 /// A user without an account.
 const NOBODY: u32 = 65_533;
 
-/// `paralfetch waits`, which is killed after two minutes.
+/// `paralfetch-waits`, which is killed after two minutes.
 fn waits(arguments: &[&str]) -> Command {
     let mut timeout = Command::new("timeout");
-    timeout.args(["--signal=KILL", "120", program()]);
+    timeout.args(["--signal=KILL", "120", waits_program()]);
     of(timeout, arguments)
 }
 
 /// The same without a limit, to be sent signals: see [`ended`].
 fn unlimited(arguments: &[&str]) -> Command {
-    of(Command::new(program()), arguments)
+    of(Command::new(waits_program()), arguments)
 }
 
 fn of(mut program: Command, arguments: &[&str]) -> Command {
     // A fast drive answers each request of a long fsync within a millisecond.
-    program.args(["waits", "--least", "0"]).args(arguments);
+    program.args(["--least", "0"]).args(arguments);
     program.stdin(Stdio::null());
     // Whoever runs the tests through sudo is not meant.
     program.env_remove("SUDO_UID").env_remove("PKEXEC_UID");
     program
+}
+
+/// The lines on standard error that are the program's own.
+fn our_lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let ours = text
+        .lines()
+        .filter(|line| line.starts_with("paralfetch-waits: "));
+    ours.map(str::to_owned).collect()
 }
 
 /// A shell command that writes a file and waits until the drive has it.
@@ -94,9 +99,10 @@ fn ended(mut child: Child) -> Output {
 
 #[test]
 fn the_waits_of_a_command_are_listed_and_its_status_passes_through() {
-    let Some((root, _turn)) = set_up() else {
+    let _alone = alone();
+    if !privileged() {
         return;
-    };
+    }
     let drive = LoopExt4::new(256, &[]);
     let file = drive.mount_point().join("written");
     let script = format!("{}; exit 3", write_to(&file));
@@ -123,7 +129,8 @@ fn the_waits_of_a_command_are_listed_and_its_status_passes_through() {
     }
 
     // Into a file, and as text for people.
-    let report = root.state.path().join("waits");
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("waits");
     let option = format!("--json={}", report.display());
     let output = waits(&[&[&*option][..], &command].concat())
         .output()
@@ -147,9 +154,10 @@ fn the_waits_of_a_command_are_listed_and_its_status_passes_through() {
 
 #[test]
 fn the_waits_of_the_system_are_listed_as_they_end() {
-    let Some((_root, _turn)) = set_up() else {
+    let _alone = alone();
+    if !privileged() {
         return;
-    };
+    }
     let drive = LoopExt4::new(256, &[]);
     let watch = waits(&["--json", "--for", "3"])
         .stdout(Stdio::piped())
@@ -185,7 +193,10 @@ fn the_waits_of_the_system_are_listed_as_they_end() {
 
 #[test]
 fn a_watch_sees_what_was_started_before_it() {
-    let Some(_turn) = set_up() else { return };
+    let _alone = alone();
+    if !privileged() {
+        return;
+    }
     let drive = LoopExt4::new(256, &[]);
     // A grandchild, as the app of a wrapper is.
     let script = format!(
@@ -215,7 +226,10 @@ fn a_watch_sees_what_was_started_before_it() {
 
 #[test]
 fn signals_reach_the_command_whose_waits_are_watched() {
-    let Some(_turn) = set_up() else { return };
+    let _alone = alone();
+    if !privileged() {
+        return;
+    }
     let script = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done";
     let mut watched = unlimited(&["--", "sh", "-c", script])
         .stdout(Stdio::piped())
@@ -234,7 +248,10 @@ fn signals_reach_the_command_whose_waits_are_watched() {
 
 #[test]
 fn a_signal_ends_watching_with_the_totals() {
-    let Some(_turn) = set_up() else { return };
+    let _alone = alone();
+    if !privileged() {
+        return;
+    }
     // It ends by itself, should the signal not end it.
     let mut watch = unlimited(&["--for", "50"])
         .stdout(Stdio::piped())
@@ -271,13 +288,16 @@ fn a_signal_ends_watching_with_the_totals() {
 
 #[test]
 fn watching_needs_root_and_the_command_runs_as_who_called() {
-    let Some(_turn) = set_up() else { return };
+    let _alone = alone();
+    if !privileged() {
+        return;
+    }
     for (arguments, status) in [(&["--json"][..], 1), (&["--", "echo", "started"], 125)] {
         // Not by uid(): the build may lie where only root can look a program up.
         let mut timeout = Command::new("timeout");
         let nobody = NOBODY.to_string();
         timeout.args(["--signal=KILL", "120", "setpriv", "--clear-groups"]);
-        timeout.args(["--reuid", &nobody, program()]);
+        timeout.args(["--reuid", &nobody, waits_program()]);
         let output = of(timeout, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{output:?}");
         assert!(output.stdout.is_empty(), "{output:?}");

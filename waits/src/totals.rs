@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::model::{Wait, WaitCause, WaitTask};
+use crate::{Wait, WaitCause, WaitTask};
 
 /// Processes, and files, that have a sum of their own. Further ones share [`Tally::rest`], so that watching for
 /// days stays small.

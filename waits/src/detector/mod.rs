@@ -1,6 +1,6 @@
 //! Who waits for whom: tasks that sleep uninterruptibly, for how long, for what, and whose write it was.
 //!
-//! The programs are an object of their own (`bpf/waits.bpf.c`, whose head explains it). For each sleep that is long
+//! The programs' source is `bpf/waits.bpf.c`, whose head explains them. For each sleep that is long
 //! enough they report the kernel's stack and all evidence of what the task was about to wait for; here the stack is
 //! classified by the names of its functions, each stack once, and the evidence that agrees with it is taken.
 //!
@@ -44,7 +44,8 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use libbpf_rs::{Iter, RingBuffer};
+use libbpf_rs::{Iter, RingBuffer, RingBufferBuilder};
+use paralfetch::kernel::{TraceError, check};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
@@ -55,9 +56,7 @@ use self::skel::types::pf_wait;
 use self::stack::{Sleep, classify};
 use self::symbols::Symbols;
 use self::tracepoints::Tracepoints;
-use super::abilities::TraceError;
-use super::object::ring_reader;
-use crate::model::Wait;
+use crate::Wait;
 
 /// What is to be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +125,7 @@ impl WaitDetector {
     /// Says which privilege or kernel ability is missing.
     pub fn start(options: &WaitOptions) -> Result<Self, TraceError> {
         let started = thread_time();
-        super::abilities::check()?;
+        check()?;
         let tracepoints = Tracepoints::read()?;
         let symbols = Symbols::read(&stack::functions())
             .map_err(|error| TraceError::system("reading /proc/kallsyms", error))?;
@@ -141,13 +140,21 @@ impl WaitDetector {
         let object = DetectorObject::start(options, &tracepoints)?;
         let reports = Rc::new(RefCell::new(Reports::default()));
         let sink = Rc::clone(&reports);
-        let ring = ring_reader(&object.reports, move |record| {
+        let take = move |record: &[u8]| {
             let mut reports = sink.borrow_mut();
             match parse(record) {
                 Some(wait) => reports.waits.push(wait),
                 None => reports.damaged += 1,
             }
-        })?;
+            0
+        };
+        let read = || {
+            let mut builder = RingBufferBuilder::new();
+            builder.add(&object.reports, take)?;
+            builder.build()
+        };
+        let ring =
+            read().map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
         let detector = WaitDetector {
             ring,
             reports,

@@ -1,20 +1,22 @@
 //! From the evidence that the programs have collected of a wait to what it was for.
 
+use std::ptr;
+
+use paralfetch::model::shown;
+
 use super::skel::types::{pf_wait, pf_wait_inode, pf_wait_request, pf_wait_task};
 use super::stack::Sleep;
-use crate::kernel::record_bytes::{self, Plain};
-use crate::model::{Wait, WaitCause, WaitTask, shown};
+use crate::{Wait, WaitCause, WaitTask};
 
 /// The block layer counts in these, whatever the drive's own blocks are.
 const SECTOR: u64 = 512;
 
-// SAFETY: a struct of `bpf/waits.h`, which has nothing but integers and arrays of them.
-unsafe impl Plain for pf_wait {}
-
 /// Reads a report. `None` if it is none, which only a mismatch between the compiled BPF object and this program
 /// could cause.
 pub(super) fn parse(record: &[u8]) -> Option<pf_wait> {
-    record_bytes::read(record, size_of::<pf_wait>())
+    let record = record.get(..size_of::<pf_wait>())?;
+    // SAFETY: so many bytes, and any are a value: `bpf/waits.h` has nothing but integers and arrays of them.
+    Some(unsafe { ptr::read_unaligned(record.as_ptr().cast()) })
 }
 
 /// The return addresses of a report.
@@ -362,7 +364,10 @@ mod tests {
     #[test]
     fn short_records_are_no_reports() {
         let raw = wait();
-        let record = record_bytes::write(&raw);
+        // SAFETY: an initialised struct of integers that leave no gaps.
+        let record = unsafe {
+            std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_wait>())
+        };
         assert_eq!(parse(record).map(|raw| raw.duration_ns), Some(20_000_000));
         assert!(parse(&record[1..]).is_none());
     }

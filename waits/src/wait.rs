@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a task waited for. `kernel::WaitDetector` says how each is told from the others.
+/// What a task waited for. [`WaitDetector`](crate::WaitDetector) says how each is told from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitCause {

@@ -8,14 +8,12 @@ use std::time::Duration;
 use libbpf_rs::libbpf_sys::{bpf_prog_get_info_by_fd, bpf_prog_info};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use paralfetch::kernel::{TraceError, capture_libbpf_log, check};
 
 use super::WaitOptions;
 use super::skel::WaitsSkelBuilder;
 use super::skel::types::bss;
 use super::tracepoints::Tracepoints;
-use crate::kernel::abilities::{TraceError, check};
-use crate::kernel::libbpf_log;
-use crate::kernel::object::attach;
 
 /// The loaded object: what is used of it, by descriptors.
 pub(super) struct DetectorObject {
@@ -25,7 +23,7 @@ pub(super) struct DetectorObject {
     /// The iterator over waits that are under way.
     pub under_way: Link,
     /// Declared last: the programs stay attached as long as the rest.
-    _links: Vec<OwnedFd>,
+    _links: Vec<Link>,
 }
 
 impl DetectorObject {
@@ -35,7 +33,7 @@ impl DetectorObject {
     /// Says which privilege or kernel ability is missing.
     pub fn start(options: &WaitOptions, tracepoints: &Tracepoints) -> Result<Self, TraceError> {
         check()?;
-        libbpf_log::capture();
+        capture_libbpf_log();
         let bpf = TraceError::from_bpf;
         let mut storage = MaybeUninit::uninit();
         let mut open = WaitsSkelBuilder::default()
@@ -61,13 +59,17 @@ impl DetectorObject {
             .map_err(|error| bpf("loading the detector's BPF programs", error))?;
 
         let system = |what| move |error: io::Error| TraceError::system(what, error);
-        let mut programs = Vec::new();
-        for program in skel.object().progs() {
+        let (mut programs, mut links) = (Vec::new(), Vec::new());
+        for program in skel.object().progs_mut() {
             let is_tracepoint =
                 matches!(hook(program.section().to_str()), Some(Hook::Tracepoint(_)));
             if is_tracepoint && program.autoload() {
                 let own = program.as_fd().try_clone_to_owned();
                 programs.push(own.map_err(system("duplicating a program"))?);
+                let link = program.attach();
+                links.push(
+                    link.map_err(|error| bpf("attaching the detector's BPF programs", error))?,
+                );
             }
         }
         let under_way = skel
@@ -80,7 +82,6 @@ impl DetectorObject {
             Ok((reports, MapHandle::try_from(&skel.maps.bss)?))
         };
         let (reports, globals) = keep().map_err(|error| bpf("duplicating a map", error))?;
-        let links = attach(&programs).map_err(system("attaching the detector's BPF programs"))?;
         Ok(DetectorObject {
             reports,
             globals,

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::cli::format::text_of;
-use crate::cli::terminal::cut_start;
-use crate::judge::{SeenWaits, Tally, WaitNames, WaitProcess, WaitSum, WaitTotals, WaitedPlace};
-use crate::kernel::DetectorCost;
-use crate::model::Wait;
+use paralfetch::cli::format::text_of;
+use paralfetch::cli::terminal::cut_start;
+
+use crate::{
+    DetectorCost, SeenWaits, Tally, Wait, WaitNames, WaitProcess, WaitSum, WaitTotals, WaitedPlace,
+};
 
 /// Longest name, in characters; of longer ones the end is shown.
 const LONGEST_NAME: usize = 56;
@@ -31,7 +32,7 @@ pub fn summary(totals: &WaitTotals, names: &WaitNames, watched: Duration) -> Str
 }
 
 /// `1 wait`, `2 waits`.
-pub fn counted(count: u64) -> String {
+fn counted(count: u64) -> String {
     match count {
         1 => "1 wait".to_owned(),
         count => format!("{count} waits"),
@@ -58,13 +59,6 @@ pub fn tables(totals: &WaitTotals, names: &WaitNames, size: WaitTableSize) -> Ve
         place_name(*place, names)
     });
     [causes, processes, files].concat()
-}
-
-/// The table by cause alone.
-pub fn causes(totals: &WaitTotals, columns: Option<usize>) -> Vec<String> {
-    let rows = usize::MAX;
-    let size = WaitTableSize { rows, columns };
-    table(&totals.by_cause, "cause", size, ToString::to_string)
 }
 
 fn table<K: Ord>(
@@ -153,7 +147,7 @@ fn what(wait: &Wait, names: &WaitNames) -> String {
 }
 
 /// The path, or the device and the number of the inode, or as much of that as is known.
-pub fn place_name(place: WaitedPlace, names: &WaitNames) -> String {
+fn place_name(place: WaitedPlace, names: &WaitNames) -> String {
     if let Some(path) = names.path(place) {
         return text_of(path);
     }
@@ -219,9 +213,9 @@ fn ms(ns: u64) -> f64 {
 }
 
 #[cfg(test)]
-pub(in crate::cli) mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::model::{WaitCause, WaitTask};
+    use crate::{WaitCause, WaitTask};
 
     pub(in crate::cli) fn wait(cause: WaitCause, duration_ns: u64) -> Wait {
         let task = |pid: u32, comm: &str| WaitTask {
@@ -347,10 +341,9 @@ pub(in crate::cli) mod tests {
         let whole = tables(&totals, &names, size(None));
         let is_long = |line: &String| line.chars().count() > 80;
         assert!(whole.iter().any(is_long), "{whole:?}");
-        // On standard error each line begins with "paralfetch: ".
-        for columns in [80, 68] {
-            let mut fitted = tables(&totals, &names, size(Some(columns)));
-            fitted.extend(causes(&totals, Some(columns)));
+        // On standard error each line begins with the program's name.
+        for columns in [80, 80 - super::super::BY.len()] {
+            let fitted = tables(&totals, &names, size(Some(columns)));
             let is_long = |line: &&String| line.chars().count() > columns;
             assert_eq!(fitted.iter().find(is_long), None);
         }

@@ -7,8 +7,7 @@
  * A launch or an fsync beside a large writer waits for writes that were nobody's hurry: for pages that are
  * already under writeback, for metadata buffers, for journal handles and commits, for a place in the drive's
  * queue. These programs report each uninterruptible sleep that is long enough, with all that is known of it.
- * They are an object of their own: they are useful without the rest of the product, they are attached only
- * while somebody asks, and the service's object, which is always loaded, must not grow by them.
+ * They are a tool beside the product, and attached only while somebody asks.
  *
  * 2. Mechanism
  *

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use crate::kernel::abilities::{TraceError, VMLINUX_BTF};
+use paralfetch::kernel::{TraceError, VMLINUX_BTF};
 
 /// Type information of modules that a kernel may have ext4 and its journal in.
 const MODULES: [&str; 2] = ["/sys/kernel/btf/ext4", "/sys/kernel/btf/jbd2"];

@@ -10,9 +10,9 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::wait_totals::WaitedPlace;
-use crate::fs::mounts::MountTable;
-use crate::model::Wait;
+use paralfetch::fs::mounts::MountTable;
+
+use crate::{Wait, WaitedPlace};
 
 /// Open files of one process that are looked at.
 const MOST_FILES: usize = 256;
@@ -169,7 +169,7 @@ mod tests {
     use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
-    use crate::model::{WaitCause, WaitTask};
+    use crate::{WaitCause, WaitTask};
 
     fn wait(pid: u32, device: u32, inode: Option<u64>) -> Wait {
         Wait {

@@ -1,19 +1,21 @@
 //! The waits of a command and of what it starts.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{Context, Result};
+use paralfetch::cli::output_file;
+use paralfetch::kernel::TraceError;
+use paralfetch::process::{Command, Exit, Spawn, Supervisor, User};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::getpid;
 
-use super::super::report::ReportFile;
-use super::super::{Failure, said_columns, say, say_all};
-use super::{json, text};
-use crate::cli::args::WaitsArgs;
-use crate::judge::{SeenWaits, WaitLog};
-use crate::kernel::{TraceError, WaitOptions};
-use crate::process::{Command, Exit, Spawn, Supervisor, User};
+use super::args::WaitsArgs;
+use super::{json, said_columns, say, say_all, text};
+use crate::{SeenWaits, WaitLog, WaitOptions};
 
 /// Time between two looks. Short, since a command may close a file and end right after it has waited.
 const LOOK: Duration = Duration::from_millis(25);
@@ -22,13 +24,12 @@ const LOOK: Duration = Duration::from_millis(25);
 const MOST_ROWS: usize = 20;
 
 /// Starts the command, reports its waits when it has ended, and ends as it ended.
-pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
+pub fn main(args: &WaitsArgs) -> Result<()> {
     let user = User::invoking();
-    let command = Command::find_for(&args.cmd, args.root.as_deref(), user.as_ref())
-        .map_err(Failure::not_started)?;
+    let command = Command::find_for(&args.cmd, args.root.as_deref(), user.as_ref())?;
     let mut supervisor = Supervisor::new()?;
     let file = match &args.json {
-        Some(Some(path)) => Some(ReportFile::create(path)?),
+        Some(Some(path)) => Some((path, created(path)?)),
         _ => None,
     };
     // Ours are not counted, and nothing else that we start waits.
@@ -42,12 +43,16 @@ pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
         user,
         ..Spawn::new(command)
     };
-    supervisor.start(spawn).map_err(Failure::not_started)?;
+    supervisor.start(spawn)?;
     let (exit, seen) = follow(&mut supervisor, log)?;
     match (seen, file) {
         (Err(error), _) => say(&format!("{error}; there is no report")),
-        (Ok(seen), Some(file)) => file.write(&json_lines(&seen)),
-        // The command's status counts: a failure to write is nobody's.
+        // The command has ended, and its status counts: a failure to write is only said.
+        (Ok(seen), Some((path, mut file))) => {
+            if let Err(error) = file.write_all(json_lines(&seen).as_bytes()) {
+                say(&format!("cannot write {}: {error}", path.display()));
+            }
+        }
         (Ok(seen), None) if args.json.is_some() => {
             let _ = io::stderr().write_all(json_lines(&seen).as_bytes());
         }
@@ -59,11 +64,16 @@ pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
     exit.finish()
 }
 
+/// Makes the file before the command is started: an unwritable one is known early.
+fn created(path: &Path) -> Result<File> {
+    output_file::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Supervises the command to its end. A detector that fails meanwhile does not end it.
 fn follow(
     supervisor: &mut Supervisor,
     mut log: WaitLog,
-) -> Result<(Exit, Result<SeenWaits, TraceError>), Failure> {
+) -> Result<(Exit, Result<SeenWaits, TraceError>)> {
     loop {
         let timeout = Timespec::try_from(LOOK)?;
         let signals = supervisor.signal_fd();

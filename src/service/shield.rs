@@ -1,27 +1,20 @@
 //! The service's shield: other programs' writes are kept out of the way of launches.
 //!
-//! The [shield](crate::shield) has a thread of its own, and so has the [detector](waits) of what launches wait for.
-//! The event loop tells them what begins and ends, and waits for neither.
-
-mod waits;
+//! The [shield](crate::shield) has a thread of its own. The event loop tells it what begins, and does not wait for it.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Places;
 use super::config::WritesConfig;
-use super::launch::LaunchWrites;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{start_behind, work_behind};
 use crate::fs::root_owned::make_directory;
-use crate::kernel::LaunchMembers;
 use crate::learn::keeper_command;
 use crate::shield::{People, Shield, ShieldError, ShieldOptions, ShieldStatus};
-use waits::{ObservedLaunch, WaitFigures, WriteWaits};
 
 /// Longest time for which the keeper leaves a setting changed that its process does not renew: the shield does so every
 /// half minute.
@@ -32,12 +25,10 @@ pub const GUARD_DIR: &str = "shield";
 
 /// A launch that the shield knows.
 struct ShieldedLaunch {
-    uid: u32,
     /// The device of its app, encoded as `st_dev`.
     dev: u64,
     /// When it began, in milliseconds since the epoch.
     began_ms: u64,
-    waits: Arc<WaitFigures>,
 }
 
 /// The shield of launches.
@@ -48,8 +39,6 @@ pub struct LaunchShield {
     shield: Option<Shield>,
     /// Whether a thread stops the old one and starts another.
     is_changing: bool,
-    /// Sees what launches wait for; `None` if there is no thread for it.
-    waits: Option<WriteWaits>,
     launches: HashMap<u64, ShieldedLaunch>,
     /// What of it was said last.
     told: Option<String>,
@@ -62,7 +51,6 @@ impl LaunchShield {
     pub fn start(
         places: &Places,
         wanted: WritesConfig,
-        members: Option<LaunchMembers>,
         outbox: &Outbox,
     ) -> (LaunchShield, Vec<String>) {
         let mut warnings = Vec::new();
@@ -70,18 +58,11 @@ impl LaunchShield {
             warnings.push(format!("launches are not shielded from writes: {error}"));
             None
         });
-        let sysfs = places.sysfs.clone();
-        let waits = members.map(|members| WriteWaits::start(members, sysfs, outbox.clone()));
-        let waits = waits.transpose().unwrap_or_else(|error| {
-            warnings.push(format!("what launches wait for is not seen: {error}"));
-            None
-        });
         let shield = LaunchShield {
             places: places.clone(),
             wanted,
             shield,
             is_changing: false,
-            waits,
             launches: HashMap::new(),
             told: None,
             outbox: outbox.clone(),
@@ -98,45 +79,23 @@ impl LaunchShield {
         if !shield.launch(uid, dev) {
             return;
         }
-        let waits = Arc::new(WaitFigures::default());
-        if let Some(watch) = &self.waits {
-            watch.begins(ObservedLaunch::new(launch, dev, Arc::clone(&waits)));
-        }
         let shielded = ShieldedLaunch {
-            uid,
             dev,
             began_ms: now_ms(),
-            waits,
         };
         self.launches.insert(launch, shielded);
     }
 
-    /// A launch is over. Returns at once, with what writes were to it.
-    pub fn ends(&mut self, launch: u64) -> LaunchWrites {
+    /// A launch is over. Returns at once: whether its drive was shielded meanwhile, as only one that is being written is.
+    pub fn ends(&mut self, launch: u64) -> bool {
         let Some(shielded) = self.launches.remove(&launch) else {
-            return LaunchWrites::default();
+            return false;
         };
-        if let Some(waits) = &self.waits {
-            waits.ends(launch);
-        }
         let drive = self.places.sysfs.written_drive(shielded.dev);
         let status = self.shield.as_ref().map(Shield::status);
-        let was_shielded = drive
+        drive
             .zip(status)
-            .is_some_and(|(drive, status)| was_shielded(&status, drive, shielded.began_ms));
-        LaunchWrites {
-            // Only a drive that is being written is shielded.
-            background: was_shielded || shielded.waits.beside_writes(),
-            waited_us: shielded.waits.waited_us(),
-        }
-    }
-
-    /// A launch goes on waiting for writes: it is a reason as one that begins.
-    pub fn foreground_waits(&self, launch: u64) {
-        if let Some((shield, launch)) = self.shield.as_ref().zip(self.launches.get(&launch)) {
-            // If too much is queued, the shield has enough to do.
-            shield.launch(launch.uid, launch.dev);
-        }
+            .is_some_and(|(drive, status)| was_shielded(&status, drive, shielded.began_ms))
     }
 
     /// What is done and was done.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Wait, WaitCause};
+use crate::{Wait, WaitCause};
 
 /// The waits that were for writes, in their order.
 ///
@@ -71,7 +71,7 @@ mod tests {
     use proptest::sample::select;
 
     use super::*;
-    use crate::model::WaitTask;
+    use crate::WaitTask;
 
     fn wait(tid: u32, cause: WaitCause, (start_ns, end_ns): (u64, u64), whom: Option<u32>) -> Wait {
         let task = |tid: u32| WaitTask {

@@ -1,11 +1,10 @@
 //! Waits as JSON lines: one for each wait, and a last one with the totals. Times are in nanoseconds.
 
+use paralfetch::cli::format::text_of;
 use serde_json::{Value, json};
 
 use super::text::{share, watched};
-use crate::cli::format::text_of;
-use crate::judge::{SeenWaits, Tally, WaitNames, WaitSum, WaitTotals, WaitedPlace};
-use crate::model::Wait;
+use crate::{SeenWaits, Tally, Wait, WaitNames, WaitSum, WaitTotals, WaitedPlace};
 
 /// A wait, with the names of what it was about.
 pub fn wait(wait: &Wait, names: &WaitNames) -> Value {
@@ -36,7 +35,7 @@ pub fn totals(seen: &SeenWaits, listed: u64) -> Value {
 }
 
 /// The sums by cause, process and file.
-pub fn sums(totals: &WaitTotals, names: &WaitNames) -> Value {
+fn sums(totals: &WaitTotals, names: &WaitNames) -> Value {
     let mut value = sum(&totals.all);
     value["by_cause"] = rows(&totals.by_cause, |cause, row| {
         row["cause"] = json!(cause);
@@ -89,7 +88,7 @@ mod tests {
 
     use super::super::text::tests::wait as example;
     use super::*;
-    use crate::model::WaitCause;
+    use crate::WaitCause;
 
     #[test]
     fn a_line_is_a_wait_with_names() {

@@ -4,8 +4,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys::{BPF_STATS_RUN_TIME, bpf_enable_stats};
-
-use super::abilities::TraceError;
+use paralfetch::kernel::TraceError;
 
 /// While it exists, the kernel measures how long the system's BPF programs run, as with the sysctl
 /// kernel.bpf_stats_enabled, at some tens of nanoseconds a run.

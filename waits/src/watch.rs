@@ -4,13 +4,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paralfetch::kernel::TraceError;
+use paralfetch::process::Clocks;
 use rustix::process::getpid;
 
-use super::wait_names::WaitNames;
-use super::wait_totals::WaitTotals;
-use crate::kernel::{DetectorCost, TraceError, WaitDetector, WaitOptions};
-use crate::model::Wait;
-use crate::process::Clocks;
+use crate::{DetectorCost, Wait, WaitDetector, WaitNames, WaitOptions, WaitTotals};
 
 /// Most waits that are kept one by one, of some 200 bytes each; the totals have all of them.
 const MOST_WAITS: usize = 1 << 14;
@@ -19,7 +17,7 @@ const MOST_WAITS: usize = 1 << 14;
 const MOST_UNDER_WAY: usize = 1 << 12;
 
 /// Name of the thread of a [`WaitWatch`].
-pub const WATCH_THREAD: &str = "pf-waits";
+const WATCH_THREAD: &str = "waits";
 
 /// Time between two looks of a watch: a file that was waited for is to be still open.
 const LOOK: Duration = Duration::from_millis(50);
@@ -249,7 +247,7 @@ fn watch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{WaitCause, WaitTask};
+    use crate::{WaitCause, WaitTask};
 
     fn waits(count: usize, under_way: bool) -> Vec<Wait> {
         let wait = Wait {

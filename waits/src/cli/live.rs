@@ -1,22 +1,21 @@
 //! The waits of the whole system as they happen.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use paralfetch::cli::terminal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::super::{Failure, say, terminal};
-use super::{json, text};
-use crate::cli::args::WaitsArgs;
-use crate::cli::profiles::{write_out, write_while_read};
-use crate::judge::WaitLog;
-use crate::kernel::WaitOptions;
-use crate::process::signals::Inherited;
-
-/// Signals that end watching, with the totals.
-const TO_END: [i32; 2] = [libc::SIGINT, libc::SIGTERM];
+use super::args::WaitsArgs;
+use super::{json, say, text};
+use crate::{WaitLog, WaitOptions};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -42,18 +41,21 @@ enum Face {
 }
 
 /// Watches until a signal comes, the time is over, or nobody reads any more.
-pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
+pub fn main(args: &WaitsArgs) -> Result<()> {
     let face = match args.json {
         Some(Some(_)) => {
-            return Err(Failure::wrong_usage(
-                "--json=FILE is for a command: redirect standard output",
-            ));
+            let why = "--json=FILE is for a command: redirect standard output";
+            let kind = ErrorKind::ArgumentConflict;
+            WaitsArgs::command().error(kind, why).exit()
         }
         Some(None) => Face::Json,
         None if terminal::draws(&io::stdout()) => Face::Frames,
         None => Face::Lines,
     };
-    let (inherited, signals) = Inherited::replace(&TO_END)?;
+    // These end watching, with the totals.
+    let to_end: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+    to_end.thread_block()?;
+    let signals = SignalFd::with_flags(&to_end, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let options = WaitOptions {
         least: args.least,
         only: None,
@@ -92,12 +94,12 @@ pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
     }
     // Otherwise they would end this process as soon as it no longer blocks them.
     while signals.read_signal()?.is_some() {}
-    inherited.restore()?;
+    to_end.thread_unblock()?;
     close(face, log, args.cost)
 }
 
 /// Prints the totals.
-fn close(face: Face, log: WaitLog, with_cost: bool) -> Result<(), Failure> {
+fn close(face: Face, log: WaitLog, with_cost: bool) -> Result<()> {
     // Those that are still under way have had no line.
     let ended = log.seen().totals.all.count;
     let seen = log.finish()?;
@@ -118,14 +120,14 @@ fn close(face: Face, log: WaitLog, with_cost: bool) -> Result<(), Failure> {
         lines.extend(text::caveats(seen.lost, &seen.missing));
         // The whole of it, even if the screen is smaller.
         let whole = (usize::MAX, usize::MAX);
-        return write_out(&terminal::frame(&lines, whole));
+        return write_while_read(&frame(&lines, whole)).map(|_| ());
     }
     lines.extend(text::caveats(seen.lost, &[]));
     emit(lines).map(|_| ())
 }
 
 /// Draws what was seen so far, and who waits now.
-fn draw(log: &WaitLog, watched: Duration) -> Result<bool, Failure> {
+fn draw(log: &WaitLog, watched: Duration) -> Result<bool> {
     let seen = log.seen();
     let under_way = log.waiting()?;
     let totals = seen.totals.with(&under_way);
@@ -142,22 +144,60 @@ fn draw(log: &WaitLog, watched: Duration) -> Result<bool, Failure> {
     let columns = Some(size.1);
     let table = text::WaitTableSize { rows, columns };
     lines.extend(text::tables(&totals, &seen.names, table));
-    write_while_read(&terminal::frame(&lines, size))
+    write_while_read(&frame(&lines, size))
 }
 
 /// Prints lines; false if nobody reads them any more.
-fn emit(lines: impl IntoIterator<Item = String>) -> Result<bool, Failure> {
+fn emit(lines: impl IntoIterator<Item = String>) -> Result<bool> {
     let text: String = lines.into_iter().map(|line| line + "\n").collect();
     write_while_read(&text)
 }
 
+/// Prints a text; false if nobody reads standard output any more.
+fn write_while_read(text: &str) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
+    }
+}
+
+/// The text that draws these lines over what was drawn before, cut to the terminal's size. Nothing has to be
+/// restored afterwards: the last frame stays.
+fn frame(lines: &[String], (rows, columns): (usize, usize)) -> String {
+    // The cursor needs the last row.
+    let shown = lines.iter().take(rows.saturating_sub(1).max(1));
+    let mut text = String::from("\x1b[H");
+    for line in shown {
+        text.extend(line.chars().take(columns));
+        // Clears to the end of the line.
+        text.push_str("\x1b[K\n");
+    }
+    // Clears what is below.
+    text.push_str("\x1b[J");
+    text
+}
+
 /// Waits until the descriptor can be read, but no longer than so.
-fn is_readable(fd: BorrowedFd<'_>, timeout: Duration) -> Result<bool, Failure> {
+fn is_readable(fd: BorrowedFd<'_>, timeout: Duration) -> Result<bool> {
     let timeout = Timespec::try_from(timeout)?;
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     match poll(&mut fds, Some(&timeout)) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_fits_into_the_terminal() {
+        let lines: Vec<String> = (0..9).map(|row| format!("{row}äöü")).collect();
+        assert_eq!(frame(&lines, (3, 2)), "\x1b[H0ä\x1b[K\n1ä\x1b[K\n\x1b[J");
+        assert_eq!(frame(&[], (3, 2)), "\x1b[H\x1b[J");
     }
 }
