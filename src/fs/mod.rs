@@ -12,6 +12,7 @@ mod mountinfo;
 pub mod mounts;
 pub(crate) mod namespace;
 pub(crate) mod node;
+pub mod present;
 pub mod residency;
 pub(crate) mod root_owned;
 pub(crate) mod safe_open;

@@ -7,6 +7,7 @@ use super::completion_page::completion_page;
 use super::on_drives::OnDrives;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
+use crate::fs::present::{Presence, present_devices};
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
@@ -146,7 +147,9 @@ impl WatchedLaunch {
     ) -> Option<(Sequence, Vec<u64>)> {
         let touches = self.how == Learned::Live;
         let earlier = self.earlier.as_ref().map(|profile| {
-            Earlier::new(profile, touches, |device| mounts.find_uuid(&device.fs_uuid))
+            let present = present_devices(profile, mounts);
+            let devices = present.iter().map(Presence::dev).collect();
+            Earlier::new(profile, touches, devices)
         });
         let earlier = earlier.unwrap_or_default();
         let created_s = self.created_s();

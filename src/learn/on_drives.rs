@@ -11,6 +11,7 @@ use std::path::Path;
 
 use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
+use crate::fs::present::probable_device;
 use crate::model::{
     Device, DeviceParams, DriveClass, DriveModel, Hold, Learned, LogEntry, Origin, Params,
     PrefetchEntry, Profile, Span,
@@ -150,7 +151,7 @@ impl OnDrives<'_> {
         let mounts = MountTable::read().ok()?;
         let sysfs = Sysfs::default();
         let drive = |device: &Device| {
-            let dev = mounts.present_number(device.dev, &device.fs_uuid)?;
+            let dev = probable_device(device, &mounts)?;
             let mut drives = known_drives([dev], &sysfs, &mounts, &kept);
             let drive = drives.pop()?;
             drives.is_empty().then_some(drive)

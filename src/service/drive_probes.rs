@@ -16,6 +16,7 @@ use crate::drive::{
     DriveBelow, KeptModel, KeptModels, ProbeError, Sysfs, drives_of, identities, probe_drive,
 };
 use crate::fs::mounts::MountTable;
+use crate::fs::present::probable_device;
 use crate::model::UserApp;
 use crate::policy::{ProbeEnd, ProbeTimes, is_to_be_measured};
 use crate::profile::decode;
@@ -252,7 +253,7 @@ impl ProbeRound {
         // This program has packed it.
         let profile = decode(packed).into_iter();
         let found = profile.flat_map(|profile| profile.devices);
-        let present = found.filter_map(|device| mounts.present_number(device.dev, &device.fs_uuid));
+        let present = found.filter_map(|device| probable_device(&device, mounts));
         drives_of(present, &self.sysfs, mounts)
     }
 

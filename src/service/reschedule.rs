@@ -17,10 +17,11 @@ use rustix::fs::Stat;
 use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
+use crate::fs::present::{Presence, present_devices};
 use crate::fs::safe_open;
 use crate::learn::{FileMetadata, MissedReads, NotedReads, OnDrives, ScheduledLaunch};
 use crate::model::{
-    Device, DeviceParams, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile, Revision,
+    DeviceParams, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile, Revision,
 };
 use crate::policy::{Finding, TunedParameter, check_files};
 use crate::schedule::{Located, reorder, resequence};
@@ -286,7 +287,7 @@ struct ProfileMounts<'a> {
     /// See [`crate::model::App::uid`].
     uid: u32,
     files: &'a [File],
-    /// In the order of the profile's devices; `None` for those that are not mounted.
+    /// In the order of the profile's devices; `None` for those that are not mounted, or not known among several.
     mounts: Vec<Option<OpenMount>>,
 }
 
@@ -294,11 +295,11 @@ impl<'a> ProfileMounts<'a> {
     fn open(profile: &'a Profile) -> Result<Self, String> {
         let table =
             MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-        let open = |device: &Device| table.open_root(table.find_uuid(&device.fs_uuid)?).ok();
+        let open = |presence: &Presence| table.open_root(presence.dev()?).ok();
         Ok(ProfileMounts {
             uid: profile.app.uid,
             files: &profile.files,
-            mounts: profile.devices.iter().map(open).collect(),
+            mounts: present_devices(profile, &table).iter().map(open).collect(),
         })
     }
 

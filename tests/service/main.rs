@@ -4,6 +4,7 @@
 //! Caches and settings belong to the whole system, so these tests take turns.
 
 mod bounds;
+mod copies;
 mod discovered;
 mod disks;
 mod fault_around;

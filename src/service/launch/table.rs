@@ -317,7 +317,11 @@ impl FollowedLaunch {
             let refused = refused.map(|why| format!("not prefetched: {why}"));
             let ran_short = report.ran_short.as_ref();
             let ran_short = ran_short.map(|why| format!("prefetched in part: {why}"));
-            self.note = refused.or(ran_short).or(self.note.take());
+            let unclear = report.unclear.as_ref().map(|why| match report.prevented() {
+                Some(_) => format!("not prefetched: {why}"),
+                None => format!("prefetched in part: {why}"),
+            });
+            self.note = refused.or(ran_short).or(unclear).or(self.note.take());
         }
         self.figures.report = report;
     }
