@@ -7,6 +7,7 @@ pub mod blockdev;
 pub mod ext4;
 pub mod fiemap;
 pub mod handle;
+pub(crate) mod kept;
 pub(crate) mod local_path;
 mod mountinfo;
 pub mod mounts;

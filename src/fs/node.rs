@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, makedev,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, makedev,
     openat2, statx,
 };
 use rustix::io::Errno;
@@ -24,6 +24,10 @@ pub struct OpenNode {
     pub mount: u64,
     /// Its type.
     pub kind: FileType,
+    /// Whose it is.
+    pub uid: u32,
+    /// Whether the file system keeps it encrypted (fscrypt).
+    pub is_encrypted: bool,
 }
 
 impl OpenNode {
@@ -34,13 +38,15 @@ impl OpenNode {
     pub fn of(fd: &OwnedFd) -> io::Result<OpenNode> {
         // linux/stat.h; not among rustix's flags.
         const AT_STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
-        let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MNT_ID;
+        let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::UID | StatxFlags::MNT_ID;
         let stat = statx(fd, "", AtFlags::EMPTY_PATH | AT_STATX_DONT_SYNC, wanted)?;
         Ok(OpenNode {
             dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
             ino: stat.stx_ino,
             mount: stat.stx_mnt_id,
             kind: FileType::from_raw_mode(u32::from(stat.stx_mode)),
+            uid: stat.stx_uid,
+            is_encrypted: stat.stx_attributes.contains(StatxAttributes::ENCRYPTED),
         })
     }
 }

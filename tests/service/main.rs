@@ -10,6 +10,7 @@ mod disks;
 mod fault_around;
 mod faults;
 mod helpers;
+mod homes;
 mod hostile;
 mod killed;
 mod launches;
