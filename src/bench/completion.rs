@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, fadvise};
 
 use crate::fs::mounts::MountTable;
+use crate::fs::present::present_devices;
 use crate::fs::{fiemap, handle, residency};
 use crate::kernel::CompletionBlock;
 use crate::model::Profile;
@@ -28,8 +29,9 @@ pub fn find(profile: &Profile) -> Option<FoundCompletion> {
         return None;
     };
     let file = &profile.files[file as usize];
-    let dev = profile.devices[usize::from(file.device)].dev;
     let mounts = MountTable::read().ok()?;
+    let present = present_devices(profile, &mounts);
+    let dev = present.get(usize::from(file.device))?.dev()?;
     let mount = mounts.open_root(dev).ok()?;
     let fd = handle::open_cached_file(mount.fd.as_fd(), file.ino, file.generation)
         .ok()?

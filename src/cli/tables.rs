@@ -22,8 +22,8 @@ pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
         "gain",
         heading(shows_users),
     )];
-    lines.extend(apps.iter().map(|app| {
-        format!(
+    for app in apps {
+        lines.push(format!(
             "{:<11} {:>8} {:<10} {:>8} {:>13}  {}{}",
             app.phase,
             app.launches,
@@ -32,8 +32,9 @@ pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
             gain(app),
             user_column(app.uid, shows_users),
             app.app,
-        )
-    }));
+        ));
+        lines.extend((!app.why.is_empty()).then(|| format!("    {}", app.why)));
+    }
     lines
 }
 
@@ -180,15 +181,29 @@ mod tests {
     use crate::service::history::Kind;
 
     #[test]
+    fn why_an_app_is_left_alone_stands_below_it() {
+        let app = |app: &str, why: &str| AppState {
+            app: app.to_owned(),
+            why: why.to_owned(),
+            ..AppState::default()
+        };
+        let lines = apps_table(&[app("/a", "for a reason"), app("/b", "")], false);
+        assert_eq!(lines.len(), 4);
+        assert!(lines[1].ends_with("/a") && lines[3].ends_with("/b"));
+        assert_eq!(lines[2], "    for a reason");
+    }
+
+    #[test]
     fn unknown_figures_are_dashes() {
         let app = AppState {
             app: "/a".to_owned(),
             phase: "learning".to_owned(),
             ..AppState::default()
         };
-        let line = apps_table(&[app], false).remove(1);
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let lines = apps_table(&[app], false);
+        let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["learning", "0", "never", "-", "-", "/a"]);
+        assert_eq!(lines.len(), 2, "nothing hinders it");
         let app = AppState {
             gain_percent: Some(60),
             cold_with_us: Some(280_000),

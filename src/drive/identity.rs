@@ -44,7 +44,8 @@ impl DriveIdentity {
 
 /// The identities of a drive (whole disk, encoded as `st_rdev`): what the drive says of itself, with its size, since
 /// makers of virtual drives give all of them one serial number. A drive that says nothing is known by the UUIDs of the
-/// file systems that are mounted from it. Empty if there are none.
+/// file systems that are mounted from it, but for those that another mounted one has, too: its drive is a copy. Empty if
+/// there are none.
 pub fn identities(sysfs: &Sysfs, drive: u64, mounts: &MountTable) -> Vec<DriveIdentity> {
     if let Some(own) = sysfs.disk(drive).and_then(|disk| own_identity(&disk)) {
         return vec![own];
@@ -53,6 +54,9 @@ pub fn identities(sysfs: &Sysfs, drive: u64, mounts: &MountTable) -> Vec<DriveId
     let uuids = mounted.filter_map(|dev| {
         let root = mounts.open_root(dev).ok()?;
         let uuid = fs_uuid(root.fd.as_fd()).ok()?;
+        if mounts.with_uuid(&uuid).len() > 1 {
+            return None;
+        }
         let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         DriveIdentity::new(&format!("uuid {hex}"))
     });

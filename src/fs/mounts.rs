@@ -2,22 +2,25 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
+use std::sync::OnceLock;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, fstatvfs, openat};
 use rustix::io::Errno;
 
 pub use super::mountinfo::Mount;
 use super::mountinfo::parse_mountinfo;
 pub use super::node::fs_uuid;
-use super::node::{O_LOOKUP, OpenNode};
+use super::node::{O_LOOKUP, OpenNode, fs_id};
 use super::support::Support;
 
 /// The mount table of a mount namespace, this process's own or another, as it was when it was read.
 #[derive(Clone, Debug)]
 pub struct MountTable {
     mounts: Vec<Mount>,
+    /// The devices of its ext2, ext3 and ext4 file systems, each with what statfs(2) calls its id. Asked for once.
+    ids: OnceLock<Vec<(u64, u64)>>,
 }
 
 /// A mount with its root directory open.
@@ -45,6 +48,7 @@ impl MountTable {
     pub fn parse(mountinfo: &[u8]) -> Self {
         MountTable {
             mounts: parse_mountinfo(mountinfo),
+            ids: OnceLock::new(),
         }
     }
 
@@ -138,6 +142,16 @@ impl MountTable {
     /// `may_ask` and belong to a mount that this one is mounted on, before a name is looked up in it.
     /// Otherwise another mount covers this one, and that is not touched.
     fn open(&self, mount: &Mount, may_ask: impl Fn(&OpenNode) -> bool) -> io::Result<OpenMount> {
+        let at = self.reach(mount, may_ask)?;
+        // Handles are opened through descriptors that are open for reading.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(&at, ".", flags, Mode::empty())?;
+        let mount = mount.clone();
+        Ok(OpenMount { mount, fd })
+    }
+
+    /// The same with O_PATH, which reads nothing.
+    fn reach(&self, mount: &Mount, may_ask: impl Fn(&OpenNode) -> bool) -> io::Result<OwnedFd> {
         let chain = self.chain(mount);
         let mut at = rustix::fs::open("/", O_LOOKUP, Mode::empty())?;
         let mut node = OpenNode::of(&at)?;
@@ -157,11 +171,7 @@ impl MountTable {
             let what = "it is covered by another mount; mount it once more elsewhere";
             return Err(io::Error::other(what));
         }
-        // Handles are opened through descriptors that are open for reading.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(&at, ".", flags, Mode::empty())?;
-        let mount = mount.clone();
-        Ok(OpenMount { mount, fd })
+        Ok(at)
     }
 
     /// The numbers of a mount and of those that it is mounted on. In a chroot, the last is not in the table.
@@ -178,30 +188,46 @@ impl MountTable {
         chain
     }
 
-    /// The number (`st_dev`) that a file system has now, which had `dev` before: a drive may have another one each time that it
-    /// is attached.
-    pub fn present_number(&self, dev: u64, uuid: &[u8; 16]) -> Option<u64> {
-        match self.of_device(dev).next() {
-            Some(_) => Some(dev),
-            None => self.find_uuid(uuid),
-        }
+    /// Devices (`st_dev`) of the mounted ext2, ext3 and ext4 file systems with this UUID: several if a drive and a copy of it
+    /// are mounted. Goes by the halves of UUIDs that statfs(2) tells, for which no file system reads its drive or waits.
+    /// File systems that cannot be reached are left out.
+    pub fn with_uuid(&self, uuid: &[u8; 16]) -> Vec<u64> {
+        // File systems without a UUID are not told apart by that.
+        let wanted = Some(fs_id(uuid)).filter(|_| *uuid != [0; 16]);
+        let fitting = self.ids().iter().filter(|(_, id)| Some(*id) == wanted);
+        fitting.map(|&(dev, _)| dev).collect()
     }
 
-    /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems that cannot
-    /// be opened are skipped.
-    pub fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u64> {
-        let mut asked = HashSet::new();
-        let mut ext4 = self
-            .mounts
-            .iter()
-            .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4);
-        let has_uuid = |dev| {
-            let root = self.open_root(dev);
-            root.is_ok_and(|open| fs_uuid(open.fd.as_fd()).is_ok_and(|found| found == *uuid))
-        };
-        // Of a file system and its snapshot, the one that was mounted first.
-        ext4.find(|mount| asked.insert(mount.dev) && has_uuid(mount.dev))
-            .map(|mount| mount.dev)
+    fn ids(&self) -> &[(u64, u64)] {
+        self.ids.get_or_init(|| {
+            let devices = self.ext4_devices(|_| true).into_iter();
+            devices
+                .filter_map(|dev| Some((dev, self.id_of(dev)?)))
+                .collect()
+        })
+    }
+
+    fn id_of(&self, dev: u64) -> Option<u64> {
+        let is_ours = |node: &OpenNode| !self.is_served_by_others(node);
+        let mut reached = self
+            .candidates(dev)
+            .into_iter()
+            .filter_map(|mount| self.reach(mount, is_ours).ok());
+        Some(fstatvfs(reached.next()?).ok()?.f_fsid)
+    }
+
+    /// Whether a server or a user-space process answers for a directory, perhaps never.
+    fn is_served_by_others(&self, directory: &OpenNode) -> bool {
+        let mount = u32::try_from(directory.mount).ok();
+        let mount = mount.and_then(|id| self.by_id(id));
+        let kind = mount.map(|mount| Support::of(&mount.fs_type));
+        matches!(kind, Some(Support::Fuse | Support::Network))
+    }
+
+    /// Where the device (`st_dev`) is mounted, as [`MountTable::open_root`] chooses.
+    pub fn place_of(&self, dev: u64) -> Option<&Path> {
+        let best = self.candidates(dev).into_iter().next()?;
+        Some(&best.mount_point)
     }
 
     /// The device's mounts, best first. The shortest root is `/`, that of the whole file system.
@@ -264,7 +290,8 @@ mod tests {
         let open = table.open_root(proc).unwrap();
         assert_eq!(open.mount.fs_type, "proc");
         assert_eq!(rustix::fs::fstat(&open.fd).unwrap().st_dev, proc);
-        assert_eq!(table.find_uuid(&[0xa5; 16]), None);
+        assert!(table.with_uuid(&[0xa5; 16]).is_empty());
+        assert!(table.with_uuid(&[0; 16]).is_empty());
         let error = table.open_root(makedev(4095, 7)).unwrap_err().to_string();
         assert!(error.starts_with("device 4095:7 is not mounted"), "{error}");
     }

@@ -3,8 +3,13 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, makedev, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, makedev,
+    openat2, statx,
+};
+use rustix::io::Errno;
 
 /// Flags to examine a node or to look names up in a directory: runs no driver and follows no link.
 pub const O_LOOKUP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -19,6 +24,10 @@ pub struct OpenNode {
     pub mount: u64,
     /// Its type.
     pub kind: FileType,
+    /// Whose it is.
+    pub uid: u32,
+    /// Whether the file system keeps it encrypted (fscrypt).
+    pub is_encrypted: bool,
 }
 
 impl OpenNode {
@@ -29,15 +38,40 @@ impl OpenNode {
     pub fn of(fd: &OwnedFd) -> io::Result<OpenNode> {
         // linux/stat.h; not among rustix's flags.
         const AT_STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
-        let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MNT_ID;
+        let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::UID | StatxFlags::MNT_ID;
         let stat = statx(fd, "", AtFlags::EMPTY_PATH | AT_STATX_DONT_SYNC, wanted)?;
         Ok(OpenNode {
             dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
             ino: stat.stx_ino,
             mount: stat.stx_mnt_id,
             kind: FileType::from_raw_mode(u32::from(stat.stx_mode)),
+            uid: stat.stx_uid,
+            is_encrypted: stat.stx_attributes.contains(StatxAttributes::ENCRYPTED),
         })
     }
+}
+
+/// Attempts to look a path up in what the kernel has cached: renames and mounts disturb that.
+const ATTEMPTS: u32 = 4;
+
+/// Opens what a path leads to, behind symbolic links, with O_PATH, if the kernel knows the whole path without asking a drive,
+/// a server or another process. It does right after a process has used the path, and of a mount point.
+pub fn open_cached(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let open = || openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
+    let mut opened = open();
+    for _ in 1..ATTEMPTS {
+        if matches!(opened, Err(Errno::AGAIN)) {
+            opened = open();
+        }
+    }
+    opened.ok()
+}
+
+/// What statfs(2) tells in `f_fsid` of an ext2, ext3 or ext4 file system with this UUID.
+pub fn fs_id(uuid: &[u8; 16]) -> u64 {
+    let whole = u128::from_le_bytes(*uuid);
+    whole as u64 ^ (whole >> 64) as u64
 }
 
 /// `EXT4_IOC_GETFSUUID` (Linux 6.0): `_IOR('f', 44, struct fsuuid)`; the array does not count towards the
@@ -89,5 +123,29 @@ pub fn fs_uuid(file: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
     match any.len {
         16 => Ok(any.uuid),
         _ => Err(io::Error::from_raw_os_error(libc::ENOTTY)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{fstatvfs, open};
+
+    use super::*;
+
+    #[test]
+    fn an_id_is_made_of_both_halves_of_the_uuid() {
+        let uuid = std::array::from_fn(|index| index as u8 + 1);
+        assert_eq!(fs_id(&uuid), 0x1808_0808_0808_0808);
+        assert_eq!(fs_id(&[7; 16]), 0);
+        // As the kernel has it, where these files lie on ext4.
+        let here = open(env!("CARGO_MANIFEST_DIR"), OFlags::RDONLY, Mode::empty()).unwrap();
+        const EXT4: i64 = 0xef53;
+        if rustix::fs::fstatfs(&here).unwrap().f_type == EXT4
+            && let Ok(uuid) = fs_uuid(here.as_fd())
+        {
+            assert_eq!(fstatvfs(&here).unwrap().f_fsid, fs_id(&uuid));
+        }
     }
 }

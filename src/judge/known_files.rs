@@ -26,10 +26,11 @@ pub struct KnownFiles<'a> {
 impl<'a> KnownFiles<'a> {
     /// Indexes the profile's entries and those of them that the prefetch skipped.
     pub fn new(profile: &'a Profile, prefetch: &'a PrefetchReport) -> Self {
+        // A prefetch that was refused has looked for none.
         let present = |device: u16| {
             let index = usize::from(device);
-            let found = prefetch.devices.get(index).copied().flatten();
-            found.unwrap_or(profile.devices[index].dev)
+            let found = prefetch.devices.get(index).copied();
+            found.unwrap_or(Some(profile.devices[index].dev))
         };
         let mut known = KnownFiles {
             profile,
@@ -42,10 +43,14 @@ impl<'a> KnownFiles<'a> {
             skipped: HashMap::new(),
         };
         for index in 0..profile.devices.len() as u16 {
-            known.devices.insert(present(index), index);
+            if let Some(dev) = present(index) {
+                known.devices.insert(dev, index);
+            }
         }
         for (index, file) in (0u32..).zip(&profile.files) {
-            let dev = present(file.device);
+            let Some(dev) = present(file.device) else {
+                continue;
+            };
             known.files.insert(file.inode(dev), index);
             if let Some(path) = &file.path {
                 known.paths.insert((dev, path), index);

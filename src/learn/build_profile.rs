@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::completion_page::{choose, completion_page, first_use, in_tables};
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::mounts::MountTable;
+use crate::fs::present::{Presence, present_devices};
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
@@ -182,7 +183,9 @@ impl WatchedLaunch {
     ) -> Option<(Sequence, Vec<u64>)> {
         let touches = self.how == Learned::Live;
         let earlier = self.earlier.as_ref().map(|profile| {
-            Earlier::new(profile, touches, |device| mounts.find_uuid(&device.fs_uuid))
+            let present = present_devices(profile, mounts);
+            let devices = present.iter().map(Presence::dev).collect();
+            Earlier::new(profile, touches, devices)
         });
         let earlier = earlier.unwrap_or_default();
         let created_s = self.created_s();

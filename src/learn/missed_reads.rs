@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::file_metadata::FileMetadata;
 use super::probe::LiveProbe;
 use crate::fs::mounts::{MountTable, OpenMount};
+use crate::fs::present::present_devices;
 use crate::model::ranges::RangeSet;
 use crate::model::{
     DriveClass, File, HelperRead, InodeId, OwnRead, PAGE_SIZE, Place, PrefetchEntry, Profile, Span,
@@ -61,10 +62,9 @@ impl MissedReads {
         let mut new = scheduled_files(sequence);
         new.retain(|file| !scheduled.contains(file));
         if !new.is_empty() {
-            let mounts: Vec<Option<OpenMount>> = sequence
-                .devices
+            let mounts: Vec<Option<OpenMount>> = present_devices(sequence, &table)
                 .iter()
-                .map(|device| table.open_root(table.find_uuid(&device.fs_uuid)?).ok())
+                .map(|presence| table.open_root(presence.dev()?).ok())
                 .collect();
             let metadata =
                 FileMetadata::find(sequence, &sequence.entries, &new, &[], &mounts, &is_late);

@@ -22,7 +22,7 @@ pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};
 pub use median::{lower_median, median};
 pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params, ReadOrder};
-pub use prefetch_report::{PrefetchReport, Skipped};
+pub use prefetch_report::{EntryCount, PrefetchReport, Skipped};
 pub use profile::{
     DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,
     UnusedPages,

@@ -15,6 +15,8 @@ pub enum Skipped {
     Truncated,
     /// The file system is not mounted, or cannot be opened.
     DeviceGone,
+    /// Another mounted file system has its UUID, and nothing tells which of the two was learned.
+    Unclear,
     /// The block device's node cannot be opened, and metadata is read through it.
     NoNode,
     /// The device's readahead and largest request are 0, so that readahead(2) reads nothing.
@@ -29,6 +31,7 @@ impl fmt::Display for Skipped {
             Skipped::Gone => "file gone or replaced",
             Skipped::Truncated => "file truncated",
             Skipped::DeviceGone => "file system not mounted",
+            Skipped::Unclear => "another mounted file system has its UUID",
             Skipped::NoNode => "block device cannot be opened",
             Skipped::ReadaheadOff => "device allows no readahead",
             Skipped::Refused => "refused by the kernel",
@@ -76,6 +79,8 @@ pub struct PrefetchReport {
     pub calls: u64,
     /// The sampled parts of the schedule were all cached: nothing was prefetched.
     pub warm: bool,
+    /// Why entries were left out as [`Skipped::Unclear`]: which file systems have one UUID, and what to do.
+    pub unclear: Option<String>,
     /// Why nothing was prefetched, if the system's state did not allow it.
     pub refused: Option<String>,
     /// Why the rest of the schedule was left out, if memory became short in the middle.
@@ -95,7 +100,9 @@ impl PrefetchReport {
     /// Why the prefetch had no effect, if so: it was refused, or no entry could be read ahead.
     pub fn prevented(&self) -> Option<String> {
         let done = self.metadata.entries + self.data.entries > 0 || self.warm;
-        match (&self.refused, self.skipped.keys().next()) {
+        let refused = self.refused.as_ref();
+        let refused = refused.or(self.unclear.as_ref().filter(|_| !done));
+        match (refused, self.skipped.keys().next()) {
             (Some(why), _) => Some(why.clone()),
             (None, Some(reason)) if !done => Some(reason.to_string()),
             _ => None,
@@ -126,7 +133,12 @@ impl PrefetchReport {
             ))
         };
         let left_out = self.left_out();
+        let unclear = || {
+            let why = self.unclear.as_ref()?;
+            Some(skipped(Skipped::Unclear)? + ": " + why)
+        };
         let warning = skipped(Skipped::DeviceGone)
+            .or_else(unclear)
             .or_else(|| {
                 left_out.map(|why| format!("prefetching was given up in the middle: {why}"))
             })
@@ -150,5 +162,30 @@ impl PrefetchReport {
             ));
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_because_nothing_tells_file_systems_apart_is_said_with_what_to_do() {
+        let count = EntryCount {
+            entries: 3,
+            pages: 9,
+        };
+        let mut report = PrefetchReport {
+            scheduled: 5,
+            skipped: BTreeMap::from([(Skipped::Unclear, count)]),
+            unclear: Some("unmount one".to_owned()),
+            ..PrefetchReport::default()
+        };
+        assert_eq!(report.prevented().as_deref(), Some("unmount one"));
+        let warning = report.warning(false).unwrap();
+        assert!(warning.starts_with("3 of 5 entries"), "{warning}");
+        assert!(warning.ends_with("has its UUID: unmount one"), "{warning}");
+        report.data = count;
+        assert_eq!(report.prevented(), None);
     }
 }

@@ -119,6 +119,7 @@ impl LaunchFigures {
     pub fn is_prefetched(&self) -> bool {
         let by_system = [
             Skipped::DeviceGone,
+            Skipped::Unclear,
             Skipped::NoNode,
             Skipped::ReadaheadOff,
             Skipped::Refused,
@@ -241,6 +242,7 @@ mod tests {
         }));
         for reason in [
             Skipped::DeviceGone,
+            Skipped::Unclear,
             Skipped::NoNode,
             Skipped::ReadaheadOff,
             Skipped::Refused,

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::devices::OpenDevice;
 use super::files::Files;
 use super::sys::cached_pages;
-use crate::model::{PAGE_SIZE, Place, Profile, Span};
+use crate::model::{PAGE_SIZE, Place, Profile, Skipped, Span};
 
 /// Sampled entries of each kind.
 const SAMPLES: usize = 48;
@@ -20,7 +20,11 @@ const MAX_MISSES: usize = 3;
 /// Metadata is sampled first: looking it up in the buffer cache never waits for the drive, whereas opening
 /// a file does if its inode is not cached. Entries whose file or device is gone do not count. Nor is it known of a launch
 /// whose files another program keeps from being opened.
-pub fn is_warm(profile: &Profile, devices: &[Option<OpenDevice>], files: &mut Files<'_>) -> bool {
+pub fn is_warm(
+    profile: &Profile,
+    devices: &[Result<OpenDevice, Skipped>],
+    files: &mut Files<'_>,
+) -> bool {
     let spans = profile.entries.iter().map(|entry| &entry.span);
     let (metadata, data): (Vec<&Span>, Vec<&Span>) =
         spans.partition(|span| span.place.is_metadata());
@@ -48,15 +52,19 @@ fn spread<'a>(spans: &'a [&Span]) -> impl Iterator<Item = &'a Span> {
 }
 
 /// `None` if unknown.
-fn is_cached(span: &Span, devices: &[Option<OpenDevice>], files: &mut Files<'_>) -> Option<bool> {
+fn is_cached(
+    span: &Span,
+    devices: &[Result<OpenDevice, Skipped>],
+    files: &mut Files<'_>,
+) -> Option<bool> {
     let (offset, len) = (span.start * PAGE_SIZE, span.bytes());
     let cached = match span.place {
         Place::Metadata { device } => {
-            let node = devices[usize::from(device)].as_ref()?.node.as_ref()?;
+            let node = devices[usize::from(device)].as_ref().ok()?.node.as_ref()?;
             cached_pages(node.as_fd(), offset, len)
         }
         Place::Data { file } => {
-            let device = devices[files.device(file)].as_ref()?;
+            let device = devices[files.device(file)].as_ref().ok()?;
             let (fd, pages) = files.get(file, device).ok()?;
             if span.end() > pages {
                 return None;

@@ -1,12 +1,13 @@
 //! The profile's devices on the running system.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
-use crate::fs::mounts::{MountTable, fs_uuid};
+use crate::fs::mounts::MountTable;
+use crate::fs::present::Presence;
 use crate::fs::safe_open;
-use crate::model::Device;
+use crate::model::Skipped;
 
 /// A device of the profile, opened.
 pub struct OpenDevice {
@@ -28,15 +29,22 @@ const BESIDE_WRITER: u64 = 128 << 10;
 const DEFAULT_READAHEAD: u64 = 128 << 10;
 
 impl OpenDevice {
-    /// Opens the file system with the profile's UUID, looking first at the device number in the profile.
-    /// `None` if it is not mounted.
-    pub fn find(device: &Device, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
-        let (dev, mount) = open_same(device, mounts)?;
+    /// Opens the file system where it is.
+    ///
+    /// # Errors
+    /// Why what is on it must be skipped.
+    pub fn open(presence: &Presence, mounts: &MountTable, sysfs: &Sysfs) -> Result<Self, Skipped> {
+        let dev = match presence {
+            Presence::On(dev) => *dev,
+            Presence::Away => return Err(Skipped::DeviceGone),
+            Presence::Unclear(_) => return Err(Skipped::Unclear),
+        };
+        let mount = mounts.open_root(dev).map_err(|_| Skipped::DeviceGone)?.fd;
         let limit = sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD);
         let drive = sysfs.written_drive(dev);
         let writes = drive.and_then(|drive| sysfs.write_counters(drive));
         let is_written = writes.is_some_and(|writes| writes.in_flight > 0);
-        Some(OpenDevice {
+        Ok(OpenDevice {
             dev,
             mount,
             node: open_node(dev, mounts),
@@ -46,16 +54,6 @@ impl OpenDevice {
             },
         })
     }
-}
-
-fn open_same(device: &Device, mounts: &MountTable) -> Option<(u64, OwnedFd)> {
-    let same = |fd: &OwnedFd| fs_uuid(fd.as_fd()).is_ok_and(|uuid| uuid == device.fs_uuid);
-    match mounts.open_root(device.dev) {
-        Ok(open) if same(&open.fd) => return Some((device.dev, open.fd)),
-        _ => {}
-    }
-    let dev = mounts.find_uuid(&device.fs_uuid)?;
-    Some((dev, mounts.open_root(dev).ok()?.fd))
 }
 
 fn open_node(dev: u64, mounts: &MountTable) -> Option<OwnedFd> {

@@ -13,6 +13,7 @@ use super::sys::readahead;
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
+use crate::fs::present::{MountedFs, Presence};
 use crate::fs::safe_open;
 use crate::model::{PAGE_SIZE, Place, Profile};
 
@@ -30,14 +31,21 @@ const MAX_ENTRIES: usize = 128;
 pub struct HeadStart {
     dev: u64,
     node: PathBuf,
+    /// What the node's device held.
+    mounted: MountedFs,
     /// Offset and length in bytes.
     requests: Vec<(u64, u64)>,
 }
 
 impl HeadStart {
     /// Prepares the first metadata entries of the schedule that are on the same device. `None` if there
-    /// is no such entry, or no device under the number that the profile has for it.
-    pub fn prepare(profile: &Profile, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
+    /// is no such entry, or its device is not there. `present` is where the profile's devices are.
+    pub fn prepare(
+        profile: &Profile,
+        present: &[Presence],
+        mounts: &MountTable,
+        sysfs: &Sysfs,
+    ) -> Option<Self> {
         let mut first = None;
         let mut spans: Vec<(u64, u64)> = Vec::new();
         for entry in profile.entries.iter().take(MAX_ENTRIES) {
@@ -50,7 +58,9 @@ impl HeadStart {
                 _ => spans.push((entry.span.start, entry.span.len)),
             }
         }
-        let dev = profile.devices.get(usize::from(first?))?.dev;
+        let device = usize::from(first?);
+        let dev = present.get(device)?.dev()?;
+        let mounted = MountedFs::new(profile.devices.get(device)?, dev, mounts)?;
         let node = blockdev::node(dev, mounts)?;
         let limit = sysfs.readahead_limit(dev)? / PAGE_SIZE * PAGE_SIZE;
         let mut left = MAX_BYTES;
@@ -66,12 +76,16 @@ impl HeadStart {
         (!requests.is_empty()).then_some(HeadStart {
             dev,
             node,
+            mounted,
             requests,
         })
     }
 
-    /// Makes the requests, unless the node is no longer that of the device.
+    /// Makes the requests, unless the node is no longer that of the device, or another file system lies on it.
     pub fn read(&self) {
+        if !self.mounted.is_there() {
+            return;
+        }
         if let Ok(Some(node)) = safe_open::block_device(&self.node, self.dev) {
             let mut requests = self.requests.iter();
             // What cannot be read ahead here, the prefetch thread reports.

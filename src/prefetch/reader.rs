@@ -13,8 +13,8 @@ use crate::model::{PAGE_SIZE, Place, PrefetchEntry, PrefetchReport, Profile, Ski
 
 /// Reads a schedule ahead in its order.
 pub struct ScheduleReader<'a, L> {
-    /// The profile's devices; `None` for those that are not mounted.
-    pub devices: &'a [Option<OpenDevice>],
+    /// The profile's devices; or why what is on them is skipped.
+    pub devices: &'a [Result<OpenDevice, Skipped>],
     /// The profile's files.
     pub files: Files<'a>,
     /// Makes the requests and counts them.
@@ -113,7 +113,7 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
             Place::Metadata { device } => usize::from(device),
             Place::Data { file } => self.files.device(file),
         };
-        let device = self.devices[device].as_ref().ok_or(Skipped::DeviceGone)?;
+        let device = self.devices[device].as_ref().map_err(|reason| *reason)?;
         let (fd, end) = match span.place {
             Place::Metadata { .. } => {
                 let node = device.node.as_ref().ok_or(Skipped::NoNode)?;
@@ -252,7 +252,7 @@ mod tests {
         let bytes = ENTRIES * ENTRY_PAGES * PAGE_SIZE;
         let stop = AtomicBool::new(stop);
         let mut reader = ScheduleReader {
-            devices: &[Some(device)],
+            devices: &[Ok(device)],
             files: Files::new(&profile),
             requests: Requests::new(None, &stop),
             headroom: Headroom::new(bytes, MemoryLimits::default(), look).unwrap(),

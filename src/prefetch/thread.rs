@@ -16,7 +16,8 @@ use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use super::sys::raise_io_priority;
 use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
-use crate::model::{DriveClass, PrefetchReport, Profile, Span};
+use crate::fs::present::{present_devices, unclear};
+use crate::model::{DriveClass, PrefetchReport, Profile, Skipped, Span};
 use crate::process::limited_reads;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
@@ -150,10 +151,10 @@ fn read_ahead(
         ));
     }
     let sysfs = Sysfs::default();
-    let devices: Vec<Option<OpenDevice>> = profile
-        .devices
+    let present = present_devices(profile, &mounts);
+    let devices: Vec<Result<OpenDevice, Skipped>> = present
         .iter()
-        .map(|device| OpenDevice::find(device, &mounts, &sysfs))
+        .map(|presence| OpenDevice::open(presence, &mounts, &sysfs))
         .collect();
     // A prefetch at the ordinary priority is only slower.
     let _ = raise_io_priority();
@@ -179,13 +180,14 @@ fn read_ahead(
     };
     let mut report = reader.report;
     report.warm = warm;
+    report.unclear = unclear(&present, &mounts);
     match end {
         ScheduleEnd::Complete => {}
         ScheduleEnd::Stopped => report.cut_short = true,
         ScheduleEnd::MemoryShort(why) => report.ran_short = Some(why),
         ScheduleEnd::OpensDelayed(delay) => report.slow_opens = Some(delay),
     }
-    let numbers = devices.iter().map(|device| Some(device.as_ref()?.dev));
+    let numbers = devices.iter().map(|device| Some(device.as_ref().ok()?.dev));
     report.devices = numbers.collect();
     report.stale_files = reader.files.stale();
     report.changed_files = reader.files.changed();
@@ -198,11 +200,11 @@ fn read_ahead(
 fn favour_nobody(
     elevators: &Elevators,
     profile: &Profile,
-    devices: &[Option<OpenDevice>],
+    devices: &[Result<OpenDevice, Skipped>],
 ) -> Option<HeldKnobs> {
     let disks = profile.devices.iter().zip(devices);
     let disks = disks.filter(|(device, _)| device.class == DriveClass::Rotational);
-    let held = elevators.favour_nobody(disks.filter_map(|(_, open)| Some(open.as_ref()?.dev)));
+    let held = elevators.favour_nobody(disks.filter_map(|(_, open)| Some(open.as_ref().ok()?.dev)));
     held.unwrap_or_else(|error| {
         tracing::warn!("the elevator stays as it is: {error}");
         None
@@ -212,7 +214,6 @@ fn favour_nobody(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Skipped;
     use crate::profile::generate::sample;
 
     /// Prefetches under any memory pressure.

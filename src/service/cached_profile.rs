@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
+use crate::fs::present::{present_devices, unclear};
 use crate::kernel::WatchedPage;
 use crate::model::{
     App, DataPages, Device, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
@@ -25,6 +26,9 @@ pub struct CachedProfile {
     pub head_start: Option<HeadStart>,
     /// The completion page, if its file system is there.
     pub completion: Option<WatchedPage>,
+    /// Why what is on some of its file systems was left out when that was last looked at, in one line: nothing tells which
+    /// of those mounted they are.
+    pub unclear: Option<String>,
     /// Whose profile it is.
     pub app: App,
     /// Scheduling parameters, oldest first.
@@ -91,14 +95,14 @@ impl CachedProfile {
 
     fn new(profile: &Profile, mounts: &MountTable) -> Result<Self, String> {
         let sysfs = Sysfs::default();
-        let head_start = HeadStart::prepare(profile, mounts, &sysfs);
+        let present = present_devices(profile, mounts);
+        let head_start = HeadStart::prepare(profile, &present, mounts, &sysfs);
         let page_bytes = rustix::param::page_size() as u64;
         let completion = profile.completion.and_then(|span| match span.place {
             Place::Data { file } => {
                 let file = profile.files.get(file as usize)?;
-                let device = profile.devices.get(usize::from(file.device))?;
                 Some(WatchedPage {
-                    dev: mounts.present_number(device.dev, &device.fs_uuid)?,
+                    dev: present.get(usize::from(file.device))?.dev()?,
                     ino: file.ino,
                     index: span.start * PAGE_SIZE / page_bytes,
                 })
@@ -109,6 +113,7 @@ impl CachedProfile {
             packed: encode(profile).map_err(|error| error.to_string())?.into(),
             head_start,
             completion,
+            unclear: unclear(&present, mounts),
             app: profile.app.clone(),
             history: profile.history.clone(),
             class: main_class(profile),

@@ -17,6 +17,7 @@ use crate::drive::{
     identities, probe_drive,
 };
 use crate::fs::mounts::MountTable;
+use crate::fs::present::probable_device;
 use crate::model::UserApp;
 use crate::profile::decode;
 use crate::schedule::formula;
@@ -240,7 +241,7 @@ impl ProbeRound {
         // This program has packed it.
         let profile = decode(packed).into_iter();
         let found = profile.flat_map(|profile| profile.devices);
-        let present = found.filter_map(|device| mounts.present_number(device.dev, &device.fs_uuid));
+        let present = found.filter_map(|device| probable_device(&device, mounts));
         drives_of(present, &self.sysfs, mounts)
     }
 

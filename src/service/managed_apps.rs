@@ -20,7 +20,7 @@ use crate::apps::Rules;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
-use crate::model::{App, Params, Profile, UserApp};
+use crate::model::{App, Params, PrefetchReport, Profile, UserApp};
 use crate::policy::{
     ColdLaunch, Decision, DecisionReason, Managed, NoGainFacts, NoGainReason, Observation, Off,
     Plan, TuningRules, why_no_gain,
@@ -118,6 +118,17 @@ impl ManagedApps {
             apps.observe(&key, &Observation::NoProfile);
         }
         Ok((apps, warnings))
+    }
+
+    /// Notes whether it was clear where the app's file systems are. A prefetch that was refused has not looked.
+    pub fn note_unclear(&mut self, key: &UserApp, report: &PrefetchReport) {
+        let profile = self.profiles.get_mut(key);
+        if let Some(profile) = profile.filter(|_| report.refused.is_none())
+            && profile.unclear != report.unclear
+        {
+            profile.unclear.clone_from(&report.unclear);
+            self.may_have_changed = true;
+        }
     }
 
     /// Plans a launch that begins now. `withholds`: whether prefetching may be withheld, to compare.

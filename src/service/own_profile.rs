@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::fs::mounts::{Mount, MountTable};
+use crate::fs::present::{Presence, present_devices};
 use crate::fs::visible::VisibleNames;
 use crate::model::{File, Profile};
 
@@ -15,12 +16,18 @@ use crate::model::{File, Profile};
 pub fn hide_names(profile: &mut Profile, uid: u32) -> Result<(), String> {
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-    let mut names = VisibleNames::new(uid, &mounts);
-    let roots: Vec<Option<&Mount>> = profile
-        .devices
+    let present = present_devices(profile, &mounts);
+    hide_names_in(profile, uid, &mounts, &present);
+    Ok(())
+}
+
+/// The same by where its file systems are mounted.
+fn hide_names_in(profile: &mut Profile, uid: u32, mounts: &MountTable, present: &[Presence]) {
+    let mut names = VisibleNames::new(uid, mounts);
+    let roots: Vec<Option<&Mount>> = present
         .iter()
-        .map(|device| {
-            let of_device = mounts.of_device(mounts.present_number(device.dev, &device.fs_uuid)?);
+        .map(|presence| {
+            let of_device = mounts.of_device(presence.dev()?);
             of_device.min_by_key(|mount| mount.root.len())
         })
         .collect();
@@ -31,7 +38,6 @@ pub fn hide_names(profile: &mut Profile, uid: u32) -> Result<(), String> {
             file.path = None;
         }
     }
-    Ok(())
 }
 
 /// Where a file lies that is on this mount.
@@ -74,7 +80,6 @@ mod tests {
             Some(root.join(relative).into_os_string().as_bytes().to_vec())
         };
         let mut profile = sample("/opt/app");
-        profile.devices[0].dev = found.dev();
         let file = |name: &str, device| File {
             device,
             path: path_in_fs(name),
@@ -88,7 +93,7 @@ mod tests {
         ];
         let told = |uid| {
             let mut profile = profile.clone();
-            hide_names(&mut profile, uid).unwrap();
+            hide_names_in(&mut profile, uid, &mounts, &[Presence::On(found.dev())]);
             let told = profile.files.iter().map(|file| file.path.is_some());
             told.collect::<Vec<_>>()
         };

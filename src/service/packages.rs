@@ -8,7 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
+
+use crate::fs::kept::may_be_kept;
+use crate::fs::node::OpenNode;
+use crate::fs::safe_open::own_path;
 
 /// How long to wait after the last change before the profiles are checked: an upgrade changes the records once
 /// for each package.
@@ -47,11 +52,23 @@ impl Packages {
             | WatchFlags::ONLYDIR;
         let mut watched = Vec::new();
         for (directory, name) in records {
-            match inotify::add_watch(&inotify, directory.as_ref(), changes) {
+            let directory = directory.as_ref();
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let found = match open(directory, flags, Mode::empty()) {
                 // The package manager is not installed.
-                Err(Errno::NOENT | Errno::NOTDIR) => {}
-                descriptor => watched.push((descriptor?, *name)),
+                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                found => found?,
+            };
+            // A link may lead anywhere.
+            if !may_be_kept(&OpenNode::of(&found)?) {
+                tracing::info!(
+                    ?directory,
+                    "is a user's or encrypted, and not watched: its packages are looked at daily"
+                );
+                continue;
             }
+            let watch = inotify::add_watch(&inotify, own_path(&found), changes)?;
+            watched.push((watch, *name));
         }
         Ok(Packages { inotify, watched })
     }

@@ -18,6 +18,7 @@ use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
+use crate::fs::present::{Presence, present_devices, probable_device};
 use crate::fs::safe_open;
 use crate::learn::{FileMetadata, MissedReads, NotedReads};
 use crate::model::{
@@ -87,7 +88,7 @@ pub fn schedule_for_drives(
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
     let sysfs = Sysfs::default();
     let costs_now = |device: &Device| {
-        let dev = mounts.present_number(device.dev, &device.fs_uuid)?;
+        let dev = probable_device(device, &mounts)?;
         Some(costs_of(dev, &sysfs, &mounts, &measured))
     };
     let kept = sequence.filter(|sequence| sequence.created == profile.created);
@@ -274,7 +275,7 @@ struct ProfileMounts<'a> {
     /// See [`crate::model::App::uid`].
     uid: u32,
     files: &'a [File],
-    /// In the order of the profile's devices; `None` for those that are not mounted.
+    /// In the order of the profile's devices; `None` for those that are not mounted, or not known among several.
     mounts: Vec<Option<OpenMount>>,
 }
 
@@ -282,11 +283,11 @@ impl<'a> ProfileMounts<'a> {
     fn open(profile: &'a Profile) -> Result<Self, String> {
         let table =
             MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-        let open = |device: &Device| table.open_root(table.find_uuid(&device.fs_uuid)?).ok();
+        let open = |presence: &Presence| table.open_root(presence.dev()?).ok();
         Ok(ProfileMounts {
             uid: profile.app.uid,
             files: &profile.files,
-            mounts: profile.devices.iter().map(open).collect(),
+            mounts: present_devices(profile, &table).iter().map(open).collect(),
         })
     }
 

@@ -4,14 +4,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags, open};
 
-use crate::fs::node::OpenNode;
+use crate::fs::node::{OpenNode, open_cached};
 use crate::kernel::LaunchEvent;
 
 /// Most root directories that are remembered: each chroot has one.
@@ -20,22 +18,9 @@ const MOST_ROOTS: usize = 64;
 /// Device and inode number.
 pub type Inode = (u64, u64);
 
-/// Attempts to look a path up in what the kernel has cached: renames and mounts disturb that.
-const ATTEMPTS: u32 = 4;
-
-/// Device and inode number of the file at `path`, behind symbolic links, if the kernel knows the whole path without
-/// asking a drive, a server or another process. It does right after a process has used the path.
+/// Device and inode number of the file at `path`, behind symbolic links, if the kernel knows the whole path by heart.
 pub fn inode(path: &Path) -> Option<Inode> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let open = || openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
-    let again = |opened: &Result<OwnedFd, Errno>| matches!(opened, Err(Errno::AGAIN));
-    let mut opened = open();
-    for _ in 1..ATTEMPTS {
-        if again(&opened) {
-            opened = open();
-        }
-    }
-    let node = OpenNode::of(&opened.ok()?).ok()?;
+    let node = OpenNode::of(&open_cached(path)?).ok()?;
     Some((node.dev, node.ino))
 }
 

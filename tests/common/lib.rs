@@ -158,6 +158,38 @@ impl LoopExt4 {
         image
     }
 
+    /// A copy of the whole drive, as dd(1) makes one, mounted elsewhere; on this loop device, once it is free, if one is given.
+    pub fn copy(&self, device: Option<&Path>) -> LoopExt4 {
+        self.sync();
+        let directory = tempfile::tempdir_in(scratch()).unwrap();
+        let of = |directory: &TempDir| directory.path().join("image");
+        succeed(
+            Command::new("cp")
+                .arg("--sparse=always")
+                .args([of(&self.directory), of(&directory)]),
+        );
+        fs::create_dir(directory.path().join("mnt")).unwrap();
+        let mut copy = LoopExt4 {
+            directory,
+            device: PathBuf::new(),
+            mounted: None,
+        };
+        match device {
+            None => copy.attach(),
+            Some(device) => {
+                until("the loop device is free", || {
+                    let mut losetup = Command::new("losetup");
+                    losetup.arg("--direct-io=on").arg(device);
+                    let tried = losetup.arg(of(&copy.directory)).output().unwrap();
+                    tried.status.success()
+                });
+                copy.device = device.to_owned();
+                copy.mount();
+            }
+        }
+        copy
+    }
+
     /// Where it is mounted; no symbolic links on the way.
     pub fn mount_point(&self) -> &Path {
         &self.mounted.as_ref().unwrap().0
@@ -234,6 +266,10 @@ impl LoopExt4 {
             .args(["--find", "--show", "--direct-io=on"])
             .arg(&image);
         self.device = PathBuf::from(succeed(&mut losetup).trim());
+        self.mount();
+    }
+
+    fn mount(&mut self) {
         let name = self.device.file_name().unwrap().to_str().unwrap();
         fs::write(format!("/sys/block/{name}/queue/read_ahead_kb"), "128").unwrap();
         settle();

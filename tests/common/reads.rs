@@ -43,8 +43,8 @@ pub fn reads_of_launch(root: &Path, cmd: &[&str]) -> u64 {
     device_reads(root) - before
 }
 
-/// Reads completed on the device.
-fn device_reads(root: &Path) -> u64 {
+/// Read requests that the device of this file system has completed so far.
+pub fn device_reads(root: &Path) -> u64 {
     statistic(root, 0)
 }
 

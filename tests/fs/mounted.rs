@@ -25,7 +25,7 @@ fn a_file_system_is_found_by_device_and_by_uuid() {
     let lines = mountinfo.iter().filter(|&&byte| byte == b'\n').count();
     assert_eq!(mounts.mounts().len(), lines);
     assert_eq!(mounts.fs_type(dev), Some("ext4"));
-    assert_eq!(mounts.find_uuid(&uuid), Some(dev));
+    assert_eq!(mounts.with_uuid(&uuid), [dev]);
     let open = mounts.open_root(dev).unwrap();
     assert_eq!(open.mount.mount_point, image.mount_point());
     assert_eq!(fs_uuid(open.fd.as_fd()).unwrap(), uuid);

@@ -4,11 +4,13 @@
 //! Caches and settings belong to the whole system, so these tests take turns.
 
 mod bounds;
+mod copies;
 mod discovered;
 mod disks;
 mod fault_around;
 mod faults;
 mod helpers;
+mod homes;
 mod hostile;
 mod killed;
 mod launches;

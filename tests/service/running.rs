@@ -256,12 +256,7 @@ impl Image {
     /// Launches from empty caches until that is prefetched. An app that is as fast as its prefetching is
     /// learned again now and then, as chance decides.
     pub fn prefetch_in_the_end(&self, running: &mut Running, name: &str) {
-        for _ in 0..3 {
-            if self.launch_cold(running, name).contains("kind=Prefetched") {
-                return;
-            }
-        }
-        panic!("{name} was not prefetched");
+        prefetched_in_the_end(|| self.launch_cold(running, name));
     }
 
     /// Waits until a profile of an app is stored.
@@ -439,6 +434,13 @@ impl Drop for Running {
 
 fn are_in(words: &[&str], line: &str) -> bool {
     words.iter().all(|word| line.contains(word))
+}
+
+/// Launches until that is prefetched, as [`Image::prefetch_in_the_end`] does; returns what the service says of it.
+pub fn prefetched_in_the_end(mut launch: impl FnMut() -> String) -> String {
+    let mut lines = (0..3).map(|_| launch());
+    let prefetched = lines.find(|line| line.contains("kind=Prefetched"));
+    prefetched.expect("a launch is prefetched")
 }
 
 /// The number of a field in a line of the log.

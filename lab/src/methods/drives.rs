@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use paralfetch::fs::mounts::MountTable;
+use paralfetch::fs::present::probable_device;
 use paralfetch::model::Profile;
 use rustix::fs::{major, minor};
 
@@ -29,8 +30,7 @@ pub fn wait_until_idle(profile: &Profile, limit: Duration) -> Result<Instant> {
     let mounts = MountTable::read().context("cannot read the mount table")?;
     let mut drives = Vec::new();
     for device in &profile.devices {
-        let dev = mounts
-            .find_uuid(&device.fs_uuid)
+        let dev = probable_device(device, &mounts)
             .with_context(|| format!("the file system of {} is not mounted", device.name))?;
         let numbers = format!("{}:{}", major(dev), minor(dev));
         drives.push(PathBuf::from(format!("/sys/dev/block/{numbers}")));

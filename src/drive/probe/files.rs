@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Dir, FileType, Mode, OFlags, open, openat};
 
 use super::area::ReadablePiece;
+use crate::fs::kept::may_be_kept;
 use crate::fs::node::{O_LOOKUP, OpenNode};
 use crate::fs::{fiemap, safe_open};
 use crate::model::PAGE_SIZE;
@@ -43,10 +44,11 @@ fn open_found(found: &OwnedFd) -> io::Result<Option<(OwnedFd, u64)>> {
 
 /// Finds `name` in a directory, without opening it for reading. `None` if that leads to another mount, which may be one
 /// that a server or a user-space process serves and is asked nothing, through a link, or to another device than `dev`
-/// (`st_dev`).
+/// (`st_dev`); nor what is another user's: measuring takes seconds, and his home may be about to be unmounted or locked.
 fn look_up(directory: impl AsFd, name: impl rustix::path::Arg, dev: u64) -> Option<OwnedFd> {
     let found = safe_open::beneath(directory, name).ok()?;
-    (OpenNode::of(&found).ok()?.dev == dev).then_some(found)
+    let node = OpenNode::of(&found).ok()?;
+    (node.dev == dev && may_be_kept(&node)).then_some(found)
 }
 
 /// Opens large regular files of the file system `dev` (`st_dev`) in these directories below `root`, a directory of it;

@@ -170,7 +170,12 @@ fn scheduled_pages_were_late_stale_or_skipped() {
         devices: vec![Some(DEV + 1)],
         ..PrefetchReport::default()
     };
+    let nowhere = PrefetchReport {
+        devices: vec![None],
+        ..PrefetchReport::default()
+    };
     for (prefetch, reasons) in [
+        (nowhere, [NotInProfile; 4]),
         (partly, [Late, Stale, SKIPPED, NotInProfile]),
         (warm, [SKIPPED, SKIPPED, SKIPPED, NotInProfile]),
         (elsewhere, [NotInProfile; 4]),

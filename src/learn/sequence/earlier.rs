@@ -17,8 +17,8 @@ use std::ops::Range;
 use super::accessed_file::FileFacts;
 use crate::model::ranges::RangeSet;
 use crate::model::{
-    Access, By, Device, HelperRead, InodeId, MOST_LEARNED_LAUNCHES, Place, PrefetchEntry, Profile,
-    Source, Span,
+    Access, By, HelperRead, InodeId, MOST_LEARNED_LAUNCHES, Place, PrefetchEntry, Profile, Source,
+    Span,
 };
 
 /// Learned launches in a row that did not use a page before it leaves.
@@ -120,9 +120,9 @@ pub(super) fn pages_of(ranges: impl Iterator<Item = Range<u64>>) -> u64 {
 impl Earlier {
     /// From the app's launch sequence, in the form of a profile. `live`: whether the launch to be resolved is
     /// learned live. The caches may then hold what helpers need, so that reads which do not recur prove nothing.
-    /// `number` gives a device's present number (`st_dev`); `None` if it is not mounted.
-    pub fn new(profile: &Profile, live: bool, number: impl Fn(&Device) -> Option<u64>) -> Self {
-        let devices: Vec<Option<u64>> = profile.devices.iter().map(number).collect();
+    /// `devices` are the present numbers (`st_dev`) of its devices; `None` for one that is not mounted, or not known among
+    /// several.
+    pub fn new(profile: &Profile, live: bool, devices: Vec<Option<u64>>) -> Self {
         // Which file it is, or which metadata.
         let identify = |place: Place| match place {
             Place::Metadata { device } => {

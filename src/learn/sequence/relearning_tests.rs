@@ -33,7 +33,8 @@ fn after(sequence: &Sequence, learned_at: &[u64], live: bool, dev: Option<u64>) 
         helpers: sequence.helpers.clone(),
         ..sample("/bin/app")
     };
-    Earlier::new(&profile, live, |_| dev)
+    let devices = vec![dev; profile.devices.len()];
+    Earlier::new(&profile, live, devices)
 }
 
 fn files() -> FakeProbe {

@@ -237,13 +237,14 @@ fn installed_record(
 }
 
 pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
+    let unclear = || profile?.unclear.clone();
     let (phase, why) = match record.managed.phase() {
         Phase::Learning { .. } => {
             let objection = record.marks.objection();
             let why = objection.map(|why| format!("its launches cannot be seen: {why}"));
             ("learning", why.unwrap_or_default())
         }
-        Phase::Prefetching => ("prefetching", String::new()),
+        Phase::Prefetching => ("prefetching", unclear().unwrap_or_default()),
         Phase::Disabled { off, .. } => ("disabled", off_reason(off)),
     };
     let times = record.managed.typical_times();
@@ -303,6 +304,8 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::policy::Managed;
+    use crate::profile::generate::sample;
     use crate::service::marks::Marks;
 
     /// A user who has no file in these tests.
@@ -411,6 +414,19 @@ mod tests {
         }
         assert!(new("/usr/bin/su", false).is_err());
         assert!(new("/usr/bin/id", false).is_ok());
+    }
+
+    #[test]
+    fn an_app_whose_file_systems_are_not_told_apart_says_why_it_is_left_alone() {
+        let key = UserApp::new(1, "/usr/bin/a");
+        let mut record = Record::new(key, "A".into(), Added::User, Marks::default());
+        let mut profile = CachedProfile::load(&sample("/usr/bin/a")).unwrap();
+        record.managed = Managed::with_profile(profile.class, &profile.history);
+        for unclear in [Some("two have one UUID".to_owned()), None] {
+            profile.unclear.clone_from(&unclear);
+            let state = state_of(&record, Some(&profile));
+            assert_eq!(state.why, unclear.unwrap_or_default());
+        }
     }
 
     #[test]

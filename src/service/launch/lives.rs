@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fakes::{Scene, USER};
 use super::table::MOST_OF_A_USER;
 use super::{StateAction, StateEvent, TICK};
-use crate::model::{PrefetchReport, UserApp};
+use crate::model::{EntryCount, PrefetchReport, Skipped, UserApp};
 use crate::policy::Plan;
 use crate::service::history::Kind;
 
@@ -270,8 +270,22 @@ fn a_launch_that_could_not_be_prefetched_says_why() {
     };
     let asked = "prefetched in part: another program is asked before each file is opened, and took 2.1 ms to answer \
                  (paralfetch doctor names it)";
+    let unclear = PrefetchReport {
+        unclear: Some("one UUID".into()),
+        skipped: [(Skipped::Unclear, EntryCount::default())].into(),
+        ..report()
+    };
+    let in_part = PrefetchReport {
+        data: EntryCount {
+            entries: 1,
+            pages: 1,
+        },
+        ..unclear.clone()
+    };
     for (report, note) in [
         (None, "no thread"),
+        (Some(unclear), "not prefetched: one UUID"),
+        (Some(in_part), "prefetched in part: one UUID"),
         (Some(refused), "not prefetched: memory is short"),
         (Some(ran_short), "prefetched in part: memory is short"),
         (Some(slow_opens), asked),

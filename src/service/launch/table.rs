@@ -308,7 +308,11 @@ impl FollowedLaunch {
             let refused = refused.map(|why| format!("not prefetched: {why}"));
             let left_out = report.left_out();
             let left_out = left_out.map(|why| format!("prefetched in part: {why}"));
-            self.note = refused.or(left_out).or(self.note.take());
+            let unclear = report.unclear.as_ref().map(|why| match report.prevented() {
+                Some(_) => format!("not prefetched: {why}"),
+                None => format!("prefetched in part: {why}"),
+            });
+            self.note = refused.or(left_out).or(unclear).or(self.note.take());
         }
         self.figures.report = report;
     }

@@ -93,6 +93,9 @@ impl Outside for Parts {
                 let read = self.kernel.counts(number);
                 let bytes = read.map(|counts| counts.prefetch_bytes);
                 launch.set_report(self.prefetchers.end(number, bytes));
+                if let Some(report) = &launch.figures.report {
+                    self.apps.note_unclear(&launch.start.key, report);
+                }
             }
             StateAction::KeepProfile { alone } => self.keep_profile(launch, alone),
             StateAction::ReportNotLearned => {
