@@ -8,7 +8,8 @@ use crate::cli::terminal::cut_behind;
 use crate::service::control::bus::EVERYBODY;
 use crate::service::control::{AppState, FileReads, LaunchRecord, ReadKind, word};
 
-/// One line for each app, below a heading; with its user, if those of several are shown.
+/// One line for each app and one for why it is in its phase, below a heading; with its user, if those of several are
+/// shown.
 pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
     if apps.is_empty() {
         return vec!["no app is managed".to_owned()];
@@ -22,8 +23,8 @@ pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
         "gain",
         heading(shows_users),
     )];
-    lines.extend(apps.iter().map(|app| {
-        format!(
+    for app in apps {
+        lines.push(format!(
             "{:<11} {:>8} {:<10} {:>8} {:>13}  {}{}",
             app.phase,
             app.launches,
@@ -32,8 +33,9 @@ pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
             gain(app),
             user_column(app.uid, shows_users),
             app.app,
-        )
-    }));
+        ));
+        lines.extend((!app.why.is_empty()).then(|| format!("    {}", app.why)));
+    }
     lines
 }
 
@@ -189,6 +191,12 @@ mod tests {
         let line = apps_table(&[app], false).remove(1);
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words, ["learning", "0", "never", "-", "-", "/a"]);
+        let disabled = AppState {
+            why: "nothing is read".to_owned(),
+            ..AppState::default()
+        };
+        let table = apps_table(&[disabled], false);
+        assert_eq!(table[2..], ["    nothing is read"]);
         let app = AppState {
             gain_percent: Some(60),
             cold_with_us: Some(280_000),

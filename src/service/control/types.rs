@@ -27,7 +27,7 @@ pub struct AppState {
     /// `learning`, `prefetching` or `disabled`.
     #[serde(with = "member")]
     pub phase: String,
-    /// Why it is disabled; else empty.
+    /// Why it is disabled, or is learned again, or cannot be learned; else empty.
     #[serde(with = "member")]
     pub why: String,
     /// Why it is managed: `user` (the administrator named it), `owner` (its user named it), `desktop` (it has a .desktop
