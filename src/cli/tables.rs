@@ -8,7 +8,8 @@ use crate::cli::terminal::cut_behind;
 use crate::service::control::bus::EVERYBODY;
 use crate::service::control::{AppState, FileReads, LaunchRecord, ReadKind, word};
 
-/// One line for each app, below a heading; with its user, if those of several are shown.
+/// One line for each app and one for why it is in its phase, below a heading; with its user, if those of several are
+/// shown.
 pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
     if apps.is_empty() {
         return vec!["no app is managed".to_owned()];
@@ -204,6 +205,12 @@ mod tests {
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["learning", "0", "never", "-", "-", "/a"]);
         assert_eq!(lines.len(), 2, "nothing hinders it");
+        let disabled = AppState {
+            why: "nothing is read".to_owned(),
+            ..AppState::default()
+        };
+        let table = apps_table(&[disabled], false);
+        assert_eq!(table[2..], ["    nothing is read"]);
         let app = AppState {
             gain_percent: Some(60),
             cold_with_us: Some(280_000),

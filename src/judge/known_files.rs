@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::misses::{FileNow, MissReason};
 use crate::model::ranges::RangeSet;
-use crate::model::{InodeId, OwnRead};
+use crate::model::{InodeId, Learned, OwnRead};
 use crate::model::{PAGE_SIZE, Place, PrefetchReport, Profile, Skipped};
 
 /// A profile, indexed by file and page, with what its prefetch skipped.
@@ -17,6 +17,8 @@ pub struct KnownFiles<'a> {
     /// By present device number and path.
     paths: HashMap<(u64, &'a [u8]), u32>,
     scheduled: HashMap<Place, RangeSet>,
+    /// Pages that earlier launches, or helpers of theirs, have read once and the profile lacks.
+    missed: HashMap<Place, RangeSet>,
     /// Pages that were skipped because the file is gone or shorter.
     stale: HashMap<Place, RangeSet>,
     /// Pages that were skipped for another reason.
@@ -39,6 +41,7 @@ impl<'a> KnownFiles<'a> {
             files: HashMap::new(),
             paths: HashMap::new(),
             scheduled: HashMap::new(),
+            missed: HashMap::new(),
             stale: HashMap::new(),
             skipped: HashMap::new(),
         };
@@ -60,6 +63,10 @@ impl<'a> KnownFiles<'a> {
             let pages = known.scheduled.entry(entry.span.place).or_default();
             pages.insert(entry.span.start..entry.span.end());
         }
+        for read in profile.helpers.iter().filter(|read| !read.recurs) {
+            let pages = known.missed.entry(read.entry.span.place).or_default();
+            pages.insert(read.entry.span.pages());
+        }
         for (span, reason) in &prefetch.skipped_spans {
             let skipped = match reason {
                 Skipped::Gone | Skipped::Truncated => &mut known.stale,
@@ -74,13 +81,27 @@ impl<'a> KnownFiles<'a> {
     /// Whether the schedule has a page of this request: then the app came before the prefetch thread, or the thread
     /// skipped it.
     pub fn holds(&self, read: &OwnRead) -> bool {
+        self.is_in(&self.scheduled, read)
+    }
+
+    /// Whether it is on record that an earlier launch has missed a page of this request.
+    pub fn is_recorded_as_missed(&self, read: &OwnRead) -> bool {
+        self.is_in(&self.missed, read)
+    }
+
+    /// Whether that is recorded at all: a profile that was made by hand is left as it is.
+    pub fn records_misses(&self) -> bool {
+        self.profile.learned == Learned::Live
+    }
+
+    fn is_in(&self, pages: &HashMap<Place, RangeSet>, read: &OwnRead) -> bool {
         let place = match read.inode {
             InodeId { dev, ino: 0, .. } => self.metadata_place(dev),
             inode => self.files.get(&inode).map(|&file| Place::Data { file }),
         };
         place
-            .and_then(|place| self.scheduled.get(&place))
-            .is_some_and(|scheduled| scheduled.overlapping(&read.pages).next().is_some())
+            .and_then(|place| pages.get(&place))
+            .is_some_and(|pages| pages.overlapping(&read.pages).next().is_some())
     }
 
     /// Why a metadata page was missed.

@@ -36,6 +36,13 @@ impl LiveSystem {
         }
     }
 
+    /// The file system on a device; `None` if the device cannot be read.
+    fn ext4(&mut self, dev: u64) -> Option<&Ext4> {
+        let mounts = &self.mounts;
+        let open = || Ext4::of_device(dev, mounts).ok();
+        self.ext4.entry(dev).or_insert_with(open).as_ref()
+    }
+
     fn look(&mut self, key: InodeId) -> Option<FileNow> {
         let mounts = &self.mounts;
         let root = self
@@ -72,6 +79,13 @@ impl FileLookUp for LiveSystem {
         }
     }
 
+    fn can_be_learned(&mut self, key: InodeId) -> bool {
+        let fs_type = self.mounts.fs_type(key.dev);
+        let is_supported = fs_type.is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4);
+        // Of a device that cannot be read, files are learned all the same.
+        is_supported && (key.ino != 0 || self.ext4(key.dev).is_some())
+    }
+
     fn file(&mut self, key: InodeId) -> FileNow {
         self.look(key).unwrap_or(FileNow {
             path: None,
@@ -80,11 +94,8 @@ impl FileLookUp for LiveSystem {
     }
 
     fn block(&mut self, dev: u64, page: u64) -> BlockKind {
-        let mounts = &self.mounts;
-        let open = || Ext4::of_device(dev, mounts).ok();
-        let ext4 = self.ext4.entry(dev).or_insert_with(open);
         // Of several small blocks in a page, the first speaks for it.
-        ext4.as_ref().map_or(BlockKind::Other, |ext4| {
+        self.ext4(dev).map_or(BlockKind::Other, |ext4| {
             ext4.block_kind(page.saturating_mul(PAGE_SIZE) / ext4.block_size())
         })
     }

@@ -123,6 +123,12 @@ pub struct AppKey<'a> {
 }
 
 impl App {
+    /// Whether this app's file is known to be another one than that of an earlier launch: a package was updated. The
+    /// device's number says nothing, since a drive may have another one each time that it is plugged in.
+    pub fn has_other_file_than(&self, before: &App) -> bool {
+        self.ino != before.ino && self.ino != 0 && before.ino != 0
+    }
+
     /// What the app's profile is stored under.
     pub fn key(&self) -> AppKey<'_> {
         AppKey {
@@ -160,6 +166,18 @@ mod tests {
             key,
             program: program.into(),
             distinct: true,
+        }
+    }
+
+    #[test]
+    fn an_app_has_another_file_only_if_both_are_known() {
+        let with = |ino| App {
+            ino,
+            dev: 8,
+            ..App::default()
+        };
+        for (ino, before, is_other) in [(7, 9, true), (7, 7, false), (0, 7, false), (7, 0, false)] {
+            assert_eq!(with(ino).has_other_file_than(&with(before)), is_other);
         }
     }
 

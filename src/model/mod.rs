@@ -8,6 +8,7 @@ mod entry;
 mod hooks;
 mod launch;
 mod median;
+mod missed_requests;
 mod params;
 mod prefetch_report;
 mod profile;
@@ -21,6 +22,7 @@ pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Spa
 pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};
 pub use median::{lower_median, median};
+pub use missed_requests::{MissKind, MissedRequests};
 pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params, ReadOrder};
 pub use prefetch_report::{EntryCount, PrefetchReport, Skipped};
 pub use profile::{

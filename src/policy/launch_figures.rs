@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{LaunchCounts, PrefetchReport, Skipped};
+use crate::model::{LaunchCounts, MissedRequests, PrefetchReport, Skipped};
 use crate::policy::took::{CompletionPage, took_us};
 
 /// Share of the schedule's bytes, in percent, that the drive must have read for a launch to count as
@@ -46,10 +46,10 @@ pub struct LaunchFigures {
     /// Read requests that a cold launch of the app makes without prefetching, about
     /// ([`crate::policy::estimate_cold_requests`]); 0 without a profile.
     pub cold_requests: u64,
-    /// Of [`LaunchFigures::own_readaheads`] those for pages that the profile does not hold, as those that were noted tell:
-    /// with the others, the app came before the prefetch thread, and learning again would not change that. `None`
-    /// if it was not prefetched, or was warm, or if that cannot be told.
-    pub missed: Option<u64>,
+    /// Of [`LaunchFigures::own_readaheads`] those for pages that the profile does not hold, by kind, as those that were
+    /// noted tell: with the others, the app came before the prefetch thread, and learning again would not change that.
+    /// `None` if it was not prefetched, or was warm, or if that cannot be told.
+    pub missed: Option<MissedRequests>,
     /// What the prefetch thread did; `None` if there was none, or if it was stopped.
     pub report: Option<PrefetchReport>,
     /// Context switches that the launch tree made from execve until the prefetch thread's end (paper

@@ -9,7 +9,7 @@ use super::learned_launches::LearnedLaunches;
 use super::no_gain::{NoGainFacts, NoGainReason};
 use super::relearn::Relearning;
 use super::tuned_parameter::TuningRules;
-use crate::model::{DriveClass, Revision};
+use crate::model::{DriveClass, MissedRequests, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
 use crate::policy::types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};
 
@@ -29,6 +29,9 @@ const OBSOLETE_PERCENT: u64 = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Managed {
     phase: Phase,
+    /// Why it was to be learned again, the last time.
+    #[serde(default)]
+    again: Option<DecisionReason>,
     /// Dynamic scheduling of the profile; `None` without a profile.
     tuning: Option<Tuning>,
     gain: Gain,
@@ -50,6 +53,7 @@ impl Default for Managed {
     fn default() -> Self {
         Managed {
             phase: Phase::Learning { attempts: 0 },
+            again: None,
             tuning: None,
             gain: Gain::default(),
             cold_requests: ColdRequests::default(),
@@ -74,6 +78,12 @@ impl Managed {
     /// The phase that the app is in.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Why the app is being learned again; `None` if it is not.
+    pub fn learned_again_for(&self) -> Option<DecisionReason> {
+        let is_learning = matches!(self.phase, Phase::Learning { .. });
+        self.again.filter(|_| is_learning)
     }
 
     /// Dynamic scheduling of the profile, if there is one.
@@ -168,6 +178,11 @@ impl Managed {
                     Phase::Learning { .. } | Phase::Disabled { .. } => Decision::Keep,
                 }
             }
+            Observation::NewExecutable if matches!(self.phase, Phase::Learning { .. }) => {
+                // What was learned of the one before does not count.
+                self.learned = LearnedLaunches::default();
+                Decision::Keep
+            }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
             Observation::Launched {
                 history,
@@ -187,7 +202,8 @@ impl Managed {
             }
             Observation::Checked { obsolete, entries } => {
                 let most = u128::from(entries) * u128::from(OBSOLETE_PERCENT);
-                if u128::from(obsolete) * 100 <= most {
+                // Files that are replaced between all launches were found again, and learning does not change that.
+                if u128::from(obsolete) * 100 <= most || !self.relearning.add_bad() {
                     return Decision::Keep;
                 }
                 self.relearn(DecisionReason::Obsolete)
@@ -216,10 +232,10 @@ impl Managed {
         self.tuning = Some(Tuning::new(class, history));
     }
 
-    /// Whether the launch made so many read requests itself that it counts how many of them were for what the
+    /// Whether the launch made so many read requests itself that it counts which of them were for what the
     /// profile does not hold ([`LaunchFigures::missed`]).
     fn asks_what_was_missed(&self, figures: &LaunchFigures) -> bool {
-        Relearning::is_bad(figures.own_readaheads(), self.cold_requests(figures))
+        Relearning::are_many(figures.own_readaheads(), self.cold_requests(figures))
     }
 
     /// Read requests of a cold launch without prefetching: as measured, or else estimated.
@@ -259,13 +275,13 @@ impl Managed {
                 .prefetched(warmth, figures.took_us(), figures.waiting_us());
             let missed = match self.asks_what_was_missed(figures) {
                 true => figures.missed,
-                false => Some(figures.own_readaheads()),
+                false => Some(MissedRequests::default()),
             };
             // A warm launch misses nothing, whatever the profile is worth.
             if let Some(missed) = missed.filter(|_| warmth != Warmth::Warm)
-                && self.relearning.next(missed, cold_requests)
+                && self.relearning.next(&missed, cold_requests)
             {
-                return self.relearn(DecisionReason::Missed);
+                return self.relearn(DecisionReason::Missed(missed));
             }
         }
         // An app that replaces one of its files at every launch is judged and tuned nevertheless.
@@ -282,10 +298,7 @@ impl Managed {
         match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests, rules)) {
             Some(params) => Decision::Reschedule(params),
             None if is_stale => Decision::Refresh,
-            None if is_due => {
-                self.phase = Phase::Learning { attempts: 0 };
-                Decision::Relearn(DecisionReason::Periodic)
-            }
+            None if is_due => self.learn_next(DecisionReason::Periodic),
             None => Decision::Keep,
         }
     }
@@ -338,13 +351,19 @@ impl Managed {
 
     fn relearn(&mut self, reason: DecisionReason) -> Decision {
         self.learned = LearnedLaunches::default();
+        self.learn_next(reason)
+    }
+
+    fn learn_next(&mut self, reason: DecisionReason) -> Decision {
         self.phase = Phase::Learning { attempts: 0 };
+        self.again = Some(reason);
         Decision::Relearn(reason)
     }
 
     /// Starts over after a time switched off, with the old profile.
     fn learn(&mut self) {
         self.phase = Phase::Learning { attempts: 0 };
+        self.again = None;
         self.gain = Gain::default();
         self.relearning = Relearning::default();
         self.learned = LearnedLaunches::default();

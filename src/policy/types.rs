@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{DataPages, DriveClass, Params, Revision};
+use crate::model::{DataPages, DriveClass, MissedRequests, Params, Revision};
 use crate::policy::launch_figures::LaunchFigures;
 use crate::policy::no_gain::NoGainReason;
 use crate::policy::tuned_parameter::TuningRules;
@@ -163,10 +163,11 @@ pub enum Observation<'a> {
 }
 
 /// Why the app is learned again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DecisionReason {
-    /// The 10 % rule (paper §4.3).
-    Missed,
+    /// The 10 % rule (paper §4.3): what the last launch read itself that its profile lacks.
+    Missed(MissedRequests),
     /// Too many entries are obsolete.
     Obsolete,
     /// Its executable is another file.

@@ -20,7 +20,7 @@ use crate::apps::Rules;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
-use crate::model::{App, Params, PrefetchReport, Profile, UserApp};
+use crate::model::{App, MissedRequests, Params, PrefetchReport, Profile, UserApp};
 use crate::policy::{
     ColdLaunch, Decision, DecisionReason, Managed, NoGainFacts, NoGainReason, Observation, Off,
     Plan, TuningRules, why_no_gain,
@@ -174,10 +174,8 @@ impl ManagedApps {
         let now = now_s();
         record.launched(now);
         record.prefetched += u64::from(plan == Plan::Prefetch);
-        // Another inode at the same path: a package was updated. The device's number says nothing, since a
-        // drive may have another one each time that it is plugged in.
-        let before = record.app.replace(app.clone()).map_or(0, |app| app.ino);
-        if before != app.ino && before != 0 && app.ino != 0 {
+        let before = record.app.replace(app.clone());
+        if before.is_some_and(|before| app.has_other_file_than(&before)) {
             record.managed.next(now, &Observation::NewExecutable);
         }
         true
@@ -713,15 +711,35 @@ fn record_of(
     Some(record)
 }
 
-fn reason_text(reason: DecisionReason) -> &'static str {
-    match reason {
-        DecisionReason::Missed => "it reads too much itself",
+/// Why an app is learned again, for people.
+pub fn reason_text(reason: DecisionReason) -> String {
+    let text = match reason {
+        DecisionReason::Missed(missed) => return missed_text(&missed),
         DecisionReason::Obsolete => "too many entries are obsolete",
         DecisionReason::NewExecutable => "its executable is another file",
         DecisionReason::NoProfile => "there is no profile of it",
         DecisionReason::Asked => "the user asked for it",
         DecisionReason::Periodic => "to find out what it still uses",
-    }
+    };
+    text.to_owned()
+}
+
+fn missed_text(missed: &MissedRequests) -> String {
+    let kinds = [
+        (missed.recurring, "as in an earlier launch"),
+        (missed.other_drive, "from a drive that its profile lacks"),
+        (missed.once, "for the first time"),
+        (missed.written, "of files that it has written"),
+        (missed.unreadable, "that cannot be learned"),
+    ];
+    let kinds = kinds.iter().filter(|(requests, _)| *requests > 0);
+    let kinds: Vec<_> = kinds
+        .map(|(requests, kind)| format!("{requests} {kind}"))
+        .collect();
+    format!(
+        "it reads too much itself that its profile lacks (requests: {})",
+        kinds.join(", ")
+    )
 }
 
 /// Why an app is switched off, for people.

@@ -174,6 +174,9 @@ pub trait FileLookUp {
     /// Whether the device's file system lies on a drive, so that additions to its caches are reads.
     fn on_drive(&mut self, dev: u64) -> bool;
 
+    /// Whether a launch that is learned brings what it reads of this file, or of the device's metadata.
+    fn can_be_learned(&mut self, key: InodeId) -> bool;
+
     /// The file as it is now. Asked once for each.
     fn file(&mut self, key: InodeId) -> FileNow;
 

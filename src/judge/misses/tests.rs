@@ -26,6 +26,10 @@ impl FileLookUp for FakeFiles {
         dev != TMPFS
     }
 
+    fn can_be_learned(&mut self, key: InodeId) -> bool {
+        key.dev != TMPFS
+    }
+
     fn file(&mut self, key: InodeId) -> FileNow {
         self.asked.push(key);
         self.files.get(&key.ino).cloned().unwrap_or_default()

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::model::{DataPages, LaunchCounts, Params, PrefetchReport};
+use crate::model::{DataPages, LaunchCounts, MissedRequests, Params, PrefetchReport};
 use crate::policy::{ColdLaunch, TuningEnd, TuningRules};
 
 mod properties;
@@ -129,6 +129,10 @@ fn an_app_is_learned_until_its_pages_are_told_apart_and_now_and_then_again() {
     // Learned anew, it takes two again.
     app.next(NOW, &Observation::Asked(PhaseRequest::Learn));
     assert_eq!(learn(&mut app, 0), Plan::Learn);
+    // So it does when it is updated meanwhile.
+    assert_eq!(app.next(NOW, &Observation::NewExecutable), Decision::Keep);
+    assert_eq!(learn(&mut app, 0), Plan::Learn);
+    assert_eq!(learn(&mut app, 0), Plan::Prefetch);
 }
 
 #[test]
@@ -163,6 +167,14 @@ fn three_attempts_that_teach_nothing_end_learning() {
     assert_eq!(known.phase(), Phase::Prefetching);
 }
 
+/// Requests for what earlier launches have missed, too.
+fn recurring(requests: u64) -> MissedRequests {
+    MissedRequests {
+        recurring: requests,
+        ..MissedRequests::default()
+    }
+}
+
 #[test]
 fn a_profile_that_is_wrong_is_learned_again() {
     let missed = |requests, missed| {
@@ -171,7 +183,7 @@ fn a_profile_that_is_wrong_is_learned_again() {
             figures.missed = missed;
         })
     };
-    let own = |requests| missed(requests, Some(requests));
+    let own = |requests| missed(requests, Some(recurring(requests)));
     let mut refused = own(100);
     refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
     let mut withheld = own(100);
@@ -179,7 +191,14 @@ fn a_profile_that_is_wrong_is_learned_again() {
     let mut warm = own(100);
     warm.counts.bytes = 4;
     let [few, many] = [own(10), own(11)];
-    let [held, unknown] = [missed(40, Some(10)), missed(40, None)];
+    let [held, unknown] = [missed(40, Some(recurring(10))), missed(40, None)];
+    let new = MissedRequests {
+        once: 11,
+        written: 20,
+        unreadable: 200,
+        ..recurring(11)
+    };
+    let new = missed(240, Some(new));
     let history = &history()[..];
     let launched = |figures| launched(history, figures);
     let checked = |obsolete| Observation::Checked {
@@ -191,7 +210,12 @@ fn a_profile_that_is_wrong_is_learned_again() {
         (
             "more of them",
             launched(&many),
-            Some(DecisionReason::Missed),
+            Some(DecisionReason::Missed(recurring(11))),
+        ),
+        (
+            "more of them, most of which learning does not bring",
+            launched(&new),
+            None,
         ),
         ("many for what the profile holds", launched(&held), None),
         ("many, and nobody knows for what", launched(&unknown), None),
@@ -218,6 +242,25 @@ fn a_profile_that_is_wrong_is_learned_again() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn files_that_are_replaced_at_each_launch_lead_back_to_learning_ever_less() {
+    let mut app = prefetching();
+    let checked = Observation::Checked {
+        obsolete: 20,
+        entries: 50,
+    };
+    let mut learned_at = Vec::new();
+    for turn in 0..200 {
+        app.next(NOW, &launched(&history(), &stale(0)));
+        if app.next(NOW, &checked) == Decision::Relearn(DecisionReason::Obsolete) {
+            learned_at.push(turn);
+            app.next(NOW, &learned(&history()));
+        }
+    }
+    // Each launch that misses little takes back what its check has shown.
+    assert_eq!(learned_at, [0]);
 }
 
 #[test]
@@ -358,7 +401,7 @@ fn the_percentages_go_by_measured_cold_launches_where_there_are_any() {
     let own = |requests| {
         changed(|figures| {
             figures.counts.requests = requests;
-            figures.missed = Some(requests);
+            figures.missed = Some(recurring(requests));
         })
     };
     let mut withheld = own(1000);
@@ -369,8 +412,12 @@ fn the_percentages_go_by_measured_cold_launches_where_there_are_any() {
     let ended = app.tuning().and_then(Tuning::ended);
     assert_eq!(ended, Some(TuningEnd::InTime));
     assert_eq!(launch(&mut app, own(100)), Decision::Keep);
-    let relearn = Decision::Relearn(DecisionReason::Missed);
+    let relearn = Decision::Relearn(DecisionReason::Missed(recurring(101)));
     assert_eq!(launch(&mut app, own(101)), relearn);
+    let reason = DecisionReason::Missed(recurring(101));
+    assert_eq!(app.learned_again_for(), Some(reason));
+    app.next(NOW, &learned(&history()));
+    assert_eq!(app.learned_again_for(), None, "it is learned");
 }
 
 #[test]

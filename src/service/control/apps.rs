@@ -21,7 +21,7 @@ use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
 use crate::service::discovery::{check_named, is_public};
 use crate::service::history::{History, Typical};
-use crate::service::managed_apps::off_reason;
+use crate::service::managed_apps::{off_reason, reason_text};
 use crate::service::registry::{Added, EVERY_USER, Record, Registry};
 use crate::service::watchlist::PATH;
 
@@ -242,7 +242,8 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
         Phase::Learning { .. } => {
             let objection = record.marks.objection();
             let why = objection.map(|why| format!("its launches cannot be seen: {why}"));
-            ("learning", why.unwrap_or_default())
+            let again = || record.managed.learned_again_for().map(reason_text);
+            ("learning", why.or_else(again).unwrap_or_default())
         }
         Phase::Prefetching => ("prefetching", unclear().unwrap_or_default()),
         Phase::Disabled { off, .. } => ("disabled", off_reason(off)),

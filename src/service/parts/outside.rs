@@ -7,9 +7,9 @@ use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::fs::mounts::MountTable;
 use crate::fs::visible::VisibleNames;
-use crate::judge::KnownFiles;
+use crate::judge::{KnownFiles, LiveSystem, miss_kinds};
 use crate::learn::{LiveJob, MissedReads};
-use crate::model::{By, LaunchCounts, OwnRead, UserApp};
+use crate::model::{By, LaunchCounts, MissKind, MissedRequests, OwnRead, UserApp};
 use crate::policy::{ColdLaunch, CompletionPage, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
@@ -309,7 +309,7 @@ impl Parts {
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
         self.worker.jobs.run(move || {
-            let missed = Missed::find(&packed, ended.key.uid, &ended.figures, reads);
+            let missed = Missed::find(&packed, &ended, reads);
             let launch = Box::new(ended);
             outbox.send(Message::Missed { launch, missed });
         });
@@ -383,22 +383,18 @@ pub struct EndedLaunch {
 
 /// What a prefetched launch read itself because its profile does not hold it.
 pub struct Missed {
-    /// How many of the launch tree's requests.
-    requests: u64,
-    /// All that was noted, of helpers too, with the indices of devices in the profile's table.
+    /// The launch tree's requests.
+    requests: MissedRequests,
+    /// All that was noted and could be read ahead, of helpers too, with the indices of devices in the profile's table.
     reads: Vec<(u16, OwnRead)>,
     /// All that the launch tree read itself until it was complete, by file.
     by_file: Vec<FileReads>,
 }
 
 impl Missed {
-    /// Compares what was noted of a user's launch with the profile; `None` if the launch has no report.
-    fn find(
-        packed: &[u8],
-        uid: u32,
-        figures: &LaunchFigures,
-        reads: Vec<OwnRead>,
-    ) -> Option<Missed> {
+    /// Compares what was noted of a launch with the profile; `None` if the launch has no report.
+    fn find(packed: &[u8], launch: &EndedLaunch, reads: Vec<OwnRead>) -> Option<Missed> {
+        let figures = &launch.figures;
         // This program has packed it.
         let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
         let known = KnownFiles::new(&profile, report);
@@ -406,17 +402,21 @@ impl Missed {
         let end_ns = figures.counts.completed_ns;
         let of_tree =
             |read: &&OwnRead| read.by == By::Tree && (end_ns == 0 || read.time_ns <= end_ns);
-        // The first requests stand for those that found no room.
-        let noted = (reads.iter().filter(of_tree).count() as u64).max(1);
-        let by_file = own_reads_of(uid, reads.iter().filter(of_tree), &known);
+        let noted = reads.iter().filter(of_tree).count() as u64;
+        let by_file = own_reads_of(launch.key.uid, reads.iter().filter(of_tree), &known);
         let is_missed = |read: &OwnRead| !known.holds(read);
         let missed: Vec<OwnRead> = reads.into_iter().filter(is_missed).collect();
-        let of_tree = missed.iter().filter(of_tree).count() as u64;
-        let reads = missed
-            .into_iter()
-            .filter_map(|read| Some((known.device(read.inode.dev)?, read)));
+        let mut system = LiveSystem::new(mount_table(), launch.began);
+        let kinds = miss_kinds(&missed, &known, &mut system);
+        let of_kinds = missed.iter().zip(&kinds);
+        let of_tree = of_kinds.filter(|(read, _)| of_tree(read));
+        let requests = MissedRequests::of(of_tree.map(|(_, kind)| *kind));
+        let reads = missed.into_iter().zip(kinds);
+        let reads = reads.filter(|(_, kind)| *kind != MissKind::Unreadable);
+        let reads = reads.filter_map(|(read, _)| Some((known.device(read.inode.dev)?, read)));
         Some(Missed {
-            requests: of_tree * figures.own_readaheads() / noted,
+            // The first requests stand for those that found no room.
+            requests: requests.in_proportion(figures.own_readaheads(), noted),
             reads: reads.collect(),
             by_file,
         })
@@ -429,9 +429,13 @@ fn own_reads_of<'a>(
     reads: impl Iterator<Item = &'a OwnRead>,
     known: &KnownFiles<'_>,
 ) -> Vec<FileReads> {
-    // Without a mount table, no file has a name.
-    let mounts = MountTable::read().unwrap_or_else(|_| MountTable::parse(b""));
+    let mounts = mount_table();
     let mut names = VisibleNames::new(uid, &mounts);
     let name = |file| path_for(&mut names, &mounts, file);
     by_file(reads, |read| known.holds(read), name)
+}
+
+/// The mount table. Without one, no file has a name, and nothing can be learned.
+fn mount_table() -> MountTable {
+    MountTable::read().unwrap_or_else(|_| MountTable::parse(b""))
 }

@@ -13,11 +13,18 @@ prop_compose! {
         [took_us, waiting_us] in [number(), number()],
         [bytes, requests, schedule_bytes, switches, scheduled] in prop::array::uniform5(number()),
         cold_requests in number(),
-        missed in prop::option::of(number()),
+        missed in prop::option::of(prop::array::uniform5(number())),
         prefetched in prop::bool::weighted(0.8),
         stale_files in 0..2u64,
         warm in prop::bool::weighted(0.2),
     ) -> LaunchFigures {
+        let missed = missed.map(|[recurring, other_drive, once, written, unreadable]| MissedRequests {
+            recurring,
+            other_drive,
+            once,
+            written,
+            unreadable,
+        });
         let report = PrefetchReport { scheduled, stale_files, warm, ..PrefetchReport::default() };
         LaunchFigures {
             counts: LaunchCounts {
