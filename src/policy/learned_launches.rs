@@ -36,6 +36,9 @@ pub struct LearnedLaunches {
     prefetched: u32,
     /// When the last launch was learned live, in seconds since the epoch; 0: none was.
     last_s: u64,
+    /// Whether none of them was recorded from its beginning.
+    #[serde(default)]
+    is_partial: bool,
 }
 
 impl LearnedLaunches {
@@ -59,6 +62,7 @@ impl LearnedLaunches {
             unsure: pages.fault_around,
             prefetched: 0,
             last_s: now_s,
+            is_partial: !is_whole && (before.count == 0 || before.is_partial),
         };
         if self.count >= most || !is_whole {
             return !is_whole && self.count <= most;
@@ -67,6 +71,12 @@ impl LearnedLaunches {
         let reduced = percent(100, self.unsure) <= percent(100 - REDUCED_PERCENT, before.unsure);
         let is_unsure = percent(100, self.unsure) > percent(UNSURE_PERCENT, pages.all);
         self.count < LEAST || (is_unsure && (self.count == 1 || reduced))
+    }
+
+    /// Whether what was learned rests on launches whose beginnings were not recorded. They use pages then that such a
+    /// lesson has not seen, so it is no evidence of what the app may do without.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// A launch was prefetched. True if the next is to be learned: never, if none was learned live.
@@ -119,6 +129,18 @@ mod tests {
             let mut launches = LearnedLaunches::default();
             let lacking = (0..100).take_while(|_| launches.learned(NOW, pages, false, most));
             assert_eq!(lacking.count(), most as usize);
+        }
+    }
+
+    #[test]
+    fn what_a_launch_without_its_beginning_has_not_seen_is_no_evidence() {
+        let pages = Some(DataPages::default());
+        let mut launches = LearnedLaunches::default();
+        assert!(!launches.is_partial(), "nothing was learned");
+        for is_whole in [false, false, true, false] {
+            let was_whole = launches.count > 0 && !launches.is_partial();
+            launches.learned(NOW, pages, is_whole, 5);
+            assert_eq!(launches.is_partial(), !is_whole && !was_whole);
         }
     }
 

@@ -91,6 +91,11 @@ impl Managed {
         self.tuning.as_ref()
     }
 
+    /// Whether no launch was learned from its beginning on ([`LearnedLaunches::is_partial`]).
+    pub fn is_learned_in_part(&self) -> bool {
+        self.learned.is_partial()
+    }
+
     /// What is typical of the launches that the gain is told from.
     pub fn typical_times(&self) -> TypicalTimes {
         self.gain.typical()

@@ -155,9 +155,11 @@ impl ManagedApps {
     }
 
     /// Reads the launch sequence of an app, with which the launch that is learned next is combined: a file is read, so
-    /// that the event loop should have another thread do it.
+    /// that the event loop should have another thread do it. `None` as long as no launch was learned from its beginning on.
     pub fn load_sequence(&self, key: &UserApp) -> Option<LoadSequence> {
-        let profile = self.profiles.get(key)?;
+        let record = self.registry.records.get(key)?;
+        let profile = self.profiles.get(key);
+        let profile = profile.filter(|_| !record.managed.is_learned_in_part())?;
         let (app, packed) = (profile.app.clone(), Arc::clone(&profile.packed));
         let store = self.store.clone();
         Some(Box::new(move || {

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::processes::{until_read, until_single_threaded};
+use crate::processes::{until_read, until_read_ahead};
 use crate::set_up;
 use common::root::{Root, content, our_lines};
 
@@ -68,7 +68,7 @@ fn with_replaced_truncated_and_removed_files() {
             .unwrap();
         let mut end = until_read(&root.path().join("end"));
         if command[0] == "run" {
-            until_single_threaded(app.id());
+            until_read_ahead(app.id());
         }
         end.write_all(b"now\n").unwrap();
         drop(end);

@@ -9,7 +9,7 @@ use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 
-use crate::processes::{until_read, until_single_threaded};
+use crate::processes::{until_read, until_read_ahead};
 use crate::set_up;
 use common::root::{FILES, PAGES, Root, content, our_lines};
 
@@ -39,7 +39,7 @@ fn launch(root: &Root, command: &[&str]) -> Vec<String> {
         .unwrap();
     let mut go = until_read(&root.path().join("go"));
     if command[0] == "run" {
-        until_single_threaded(app.id());
+        until_read_ahead(app.id());
     }
     go.write_all(b"now\n").unwrap();
     drop(go);

@@ -44,11 +44,21 @@ pub fn end_apps(root: &Root) {
     until("the apps have ended", || apps(root).is_empty());
 }
 
-/// Waits until a process has no thread but its first.
-pub fn until_single_threaded(pid: u32) {
+/// Waits until a `run` has no thread left that reads ahead: none but its first, and the shield's where the drive is being
+/// written, which lasts as long as the app.
+pub fn until_read_ahead(pid: u32) {
     let tasks = Path::new("/proc").join(pid.to_string()).join("task");
-    until("a single thread is left", || {
-        fs::read_dir(&tasks).unwrap().count() == 1
+    let reads = |task: &Path| {
+        let name = fs::read_to_string(task.join("comm"));
+        // One that has ended meanwhile has none.
+        name.is_ok_and(|name| !name.starts_with("pf-shield"))
+    };
+    until("the prefetch thread has ended", || {
+        let tasks = fs::read_dir(&tasks).unwrap();
+        tasks
+            .filter(|task| reads(&task.as_ref().unwrap().path()))
+            .count()
+            == 1
     });
 }
 
