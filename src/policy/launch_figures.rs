@@ -15,9 +15,6 @@ const COLD_PERCENT: u64 = 75;
 /// Share in percent below which a launch counts as warm: it read too little to be evidence of anything.
 const WARM_PERCENT: u64 = 5;
 
-/// The same for launches that decide by their times alone.
-const WHOLE_PERCENT: u64 = 90;
-
 /// How much of what a launch needs had to come from the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -67,18 +64,6 @@ impl LaunchFigures {
         }
         let page = self.learned_page.unwrap_or(counted_page(&self.counts));
         took_us(self.counts.start_ns, page, self.exited_ns)
-    }
-
-    /// Whether its completion page was used, so that it took as long as a launch of the app takes: one that exits early, as
-    /// with `--version`, says nothing of others.
-    pub fn is_completed(&self) -> bool {
-        self.counts.completed_ns != 0
-    }
-
-    /// Whether the drive read nearly all of the schedule, so that times of such launches can be compared with each other.
-    pub fn is_whole(&self) -> bool {
-        u128::from(self.read_bytes()) * 100
-            >= u128::from(self.schedule_bytes) * u128::from(WHOLE_PERCENT)
     }
 
     /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
