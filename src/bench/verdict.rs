@@ -9,6 +9,10 @@ const LEAST: f64 = 0.03;
 /// A warm launch of at least this share of the cold one leaves nothing to gain.
 const NOTHING_TO_GAIN: f64 = 0.93;
 
+/// A cold launch that ended before this share of a warm one had not come as far: it fell quiet in between, and launches
+/// were not timed to the same point.
+const NOT_AS_FAR: f64 = 0.8;
+
 /// A prefetch of more than this multiple of what a cold launch reads brings what the launch does not need.
 const TOO_MUCH: f64 = 1.5;
 
@@ -27,6 +31,14 @@ pub fn verdict(results: &Results) -> String {
         true => format!("{:.1} ms instead of {:.1} ms", after * 1e3, before * 1e3),
         false => format!("{after:.2} s instead of {before:.2} s"),
     };
+    let warm = of(Scenario::Warm).and_then(Series::median);
+    if let Some(warm) = warm.filter(|warm| before < NOT_AS_FAR * warm) {
+        return format!(
+            "these times say nothing: cold launches were over after {before:.2} s, and those with everything cached after \
+             {warm:.2} s, so they did not come to the same point; run it again, or with an app that exits by itself \
+             (--until exit)"
+        );
+    }
     if before - after >= LEAST * before {
         if overlap(cold, prefetched) {
             return format!(
@@ -40,7 +52,7 @@ pub fn verdict(results: &Results) -> String {
             before / after
         );
     }
-    let why = why_not(results, cold, prefetched, before);
+    let why = why_not(results, cold, prefetched, (before, warm));
     match after - before >= LEAST * before {
         true => format!("prefetching makes launches slower here ({times}): {why}"),
         false => format!("prefetching gains nothing here ({times}): {why}"),
@@ -53,9 +65,12 @@ fn overlap(cold: &Series, prefetched: &Series) -> bool {
     prefetched.seconds.iter().any(|seconds| *seconds >= fastest)
 }
 
-fn why_not(results: &Results, cold: &Series, prefetched: &Series, before: f64) -> String {
-    let warm = results.scenarios.get(Scenario::Warm.name());
-    let warm = warm.and_then(Series::median);
+fn why_not(
+    results: &Results,
+    cold: &Series,
+    prefetched: &Series,
+    (before, warm): (f64, Option<f64>),
+) -> String {
     let bytes = |counts: &[u64]| median_count(counts).unwrap_or(0.0);
     let (needed, brought) = (bytes(&cold.read_bytes), bytes(&prefetched.prefetch_bytes));
     if let Some(delay) = results.slow_opens {
@@ -146,6 +161,10 @@ mod tests {
                 &["slower here", "paralfetch doctor", "paralfetch disable"],
             ),
             (&[(Cold, 2.0, 10), (Prefetch, 1.92, 10)], &["1.04 times"]),
+            (
+                &[(Cold, 0.6, 10), (Prefetch, 3.2, 10), (Warm, 2.0, 0)],
+                &["say nothing", "0.60 s", "2.00 s", "same point"],
+            ),
             (
                 &[(Cold, 0.0121, 10), (Prefetch, 0.0108, 10)],
                 &["10.8 ms instead of 12.1 ms"],

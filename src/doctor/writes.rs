@@ -36,7 +36,7 @@ fn queues(sys: &Path) -> Result<String, String> {
         let opened = OpenOptions::new().write(true).open(&knob);
         opened.map_err(|error| format!("{} {}", knob.display(), why(&error)))?;
     }
-    Ok(format!("settings of {} drives", drives.len()))
+    Ok(format!("drives with such settings: {}", drives.len()))
 }
 
 fn why(error: &io::Error) -> String {
@@ -101,7 +101,10 @@ mod tests {
             drive[1],
             ("block/sda/queue/max_sectors_kb", "1280"),
         ]);
-        assert_eq!(queues(whole.path()).unwrap(), "settings of 1 drives");
+        assert_eq!(
+            queues(whole.path()).unwrap(),
+            "drives with such settings: 1"
+        );
     }
 
     #[test]
