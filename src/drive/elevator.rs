@@ -21,6 +21,9 @@ pub const ELEVATORS_DIR: &str = "elevators";
 /// The scheduler that disks have while launches are read ahead.
 const SORTING: &str = "mq-deadline";
 
+/// The attribute of a queue that names its scheduler.
+const SCHEDULER: &str = "scheduler";
+
 /// The attributes of a queue that are 0 meanwhile where the scheduler stays.
 const FAVOURS: [&str; 2] = ["iosched/slice_idle", "iosched/low_latency"];
 
@@ -41,10 +44,10 @@ impl Elevators {
 
     /// Has the elevators of these disks, encoded as `st_dev`, favour nobody until the last of what this returns is
     /// dropped, or is not [renewed](HeldKnobs::renew) for ten seconds. `None` if they favour nobody anyway, or another process
-    /// has the guard.
+    /// has the guard. Waits for the requests under way on a disk whose scheduler is changed.
     ///
     /// # Errors
-    /// When a setting, or the record of it, cannot be written.
+    /// When a setting, or the record of it, cannot be written, or the keeper cannot be started.
     pub fn favour_nobody(
         &self,
         disks: impl Iterator<Item = u64>,
@@ -55,31 +58,40 @@ impl Elevators {
         if settings.is_empty() {
             return Ok(None);
         }
-        let held = self.shared.hold(&settings)?;
-        if let Some(held) = &held {
-            held.start_keeper(KEEPER_LIMIT)?;
-        }
-        Ok(held)
+        // The keeper comes first: the process may be killed while it waits for the requests of a slow disk.
+        self.shared.hold(&settings, Some(KEEPER_LIMIT))
     }
 
-    /// What is to be set of a queue. To change a scheduler takes until all requests that it holds have been carried out,
-    /// so it stays while the disk is being written.
+    /// What is to be set of a queue. What another launch has set of it is needed by this one, too, and nothing beside it:
+    /// when a scheduler goes, so do its attributes, and what they were before.
     fn settings(&self, queue: u64) -> Vec<(PathBuf, String)> {
-        let scheduler = self.sysfs.scheduler(queue);
-        let Some(scheduler) = scheduler.filter(IoScheduler::favours_readers) else {
+        let knob = |name: &str| self.sysfs.queue_knob(queue, name);
+        let is_changed = |name: &str| knob(name).is_some_and(|knob| self.shared.has_changed(&knob));
+        // Before the scheduler is read: this waits while another launch changes it.
+        let is_replaced = is_changed(SCHEDULER);
+        let favours_nobody = FAVOURS.into_iter().any(is_changed);
+        let Some(scheduler) = self.sysfs.scheduler(queue) else {
             return Vec::new();
         };
+        let (names, value): (&[&str], &str) = if is_replaced && scheduler.name == SORTING {
+            (&[SCHEDULER], SORTING)
+        } else if !scheduler.favours_readers() {
+            return Vec::new();
+        } else if favours_nobody || !self.may_sort(queue, &scheduler) {
+            (&FAVOURS, "0")
+        } else {
+            (&[SCHEDULER], SORTING)
+        };
+        let knobs = names.iter().filter_map(|name| knob(name));
+        knobs.map(|knob| (knob, value.to_owned())).collect()
+    }
+
+    /// Whether a queue may be given the sorting scheduler. To change a scheduler takes until all requests that it holds have
+    /// been carried out, so it stays while the disk is being written.
+    fn may_sort(&self, queue: u64, scheduler: &IoScheduler) -> bool {
         let counters = self.sysfs.write_counters(queue);
         let is_written = counters.is_none_or(|counters| counters.in_flight > 0);
-        let (names, value): (&[&str], &str) =
-            match !is_written && scheduler.available.iter().any(|name| name == SORTING) {
-                true => (&["scheduler"], SORTING),
-                false => (&FAVOURS, "0"),
-            };
-        let knobs = names
-            .iter()
-            .filter_map(|name| self.sysfs.queue_knob(queue, name));
-        knobs.map(|knob| (knob, value.to_owned())).collect()
+        !is_written && scheduler.available.iter().any(|name| name == SORTING)
     }
 
     /// Restores all now and for good: the process is about to end.
@@ -153,6 +165,34 @@ mod tests {
             assert_eq!(values(root.path())[..3], [schedulers.trim(), "0", "0"]);
             drop(held);
             assert_eq!(values(root.path())[1..3], ["8", "1"]);
+        }
+    }
+
+    #[test]
+    fn of_launches_at_one_time_the_first_chooses_and_the_last_restores() {
+        for (writes, expected) in [
+            (0, ["none [mq-deadline] bfq", "8", "1"]),
+            (3, ["none mq-deadline [bfq]", "0", "0"]),
+        ] {
+            let (root, sysfs) = disks("none mq-deadline [bfq]\n", writes);
+            let sda = root.path().join("devices/sda");
+            let elevators = Elevators::new(sysfs, root.path(), |_, _| None);
+            let hold = || elevators.favour_nobody([makedev(8, 0)].into_iter());
+            let first = hold().unwrap().unwrap();
+            // As the kernel tells it, with the other number of writes.
+            fs::write(sda.join("queue/scheduler"), expected[0]).unwrap();
+            fs::write(sda.join("inflight"), format!("0 {}\n", 3 - writes)).unwrap();
+            let second = hold().unwrap().unwrap();
+            assert_eq!(values(root.path())[..3], expected);
+            drop(first);
+            assert_eq!(values(root.path())[..3], expected);
+            drop(second);
+            assert_eq!(values(root.path())[1..3], ["8", "1"]);
+            let scheduler = &values(root.path())[0];
+            assert!(
+                scheduler == "bfq" || scheduler.contains("[bfq]"),
+                "{scheduler}"
+            );
         }
     }
 }

@@ -77,27 +77,21 @@ impl Sysfs {
         Some(disk.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// `/sys/class/bdi/…/read_ahead_kb` of the device: the readahead of every file opened on it from now on,
-    /// in KiB. Partitions share that of their disk.
+    /// `/sys/class/bdi/MAJOR:MINOR/read_ahead_kb` of the device, if this kernel has it: the readahead of every file opened on
+    /// it from now on, in KiB. Partitions share that of their disk; file systems on several devices, such as btrfs, have one
+    /// of their own.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
-        self.bdi_knob(dev, "read_ahead_kb")
-    }
-
-    /// A file of the device's `/sys/class/bdi/MAJOR:MINOR`, if this kernel has it. Partitions share that of their disk;
-    /// file systems on several devices, such as btrfs, have one of their own.
-    pub(super) fn bdi_knob(&self, dev: u64, name: &str) -> Option<PathBuf> {
         let knob = |numbers: &str| {
-            let path = format!("class/bdi/{numbers}/{name}");
+            let path = format!("class/bdi/{numbers}/read_ahead_kb");
             Some(self.root.join(path)).filter(|knob| knob.exists())
         };
         knob(&format!("{}:{}", major(dev), minor(dev)))
             .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
     }
 
-    /// The value of that, if the system tells.
+    /// The value of [`Sysfs::read_ahead_knob`], if the system tells.
     pub fn read_ahead_kib(&self, dev: u64) -> Option<u64> {
-        let text = fs::read_to_string(self.read_ahead_knob(dev)?).ok()?;
-        text.trim().parse().ok()
+        read(&self.read_ahead_knob(dev)?)?.parse().ok()
     }
 
     /// ext4's own readahead of inode-table blocks, in blocks; 1 turns it off.
@@ -120,7 +114,7 @@ impl Sysfs {
     /// its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`). `None` if sysfs does not tell;
     /// 0 if readahead is switched off.
     pub fn readahead_limit(&self, dev: u64) -> Option<u64> {
-        let readahead: u64 = read(&self.read_ahead_knob(dev)?)?.parse().ok()?;
+        let readahead = self.read_ahead_kib(dev)?;
         let disk = self.disk(dev);
         let request: Option<u64> =
             disk.and_then(|disk| read(&disk.join("queue/max_sectors_kb"))?.parse().ok());

@@ -12,8 +12,6 @@ pub struct WriteCounters {
     pub requests: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Time that they took from their beginning to their end, summed up, in milliseconds.
-    pub milliseconds: u64,
     /// Writes that have begun and not ended.
     pub in_flight: u64,
     /// Reads that have begun and not ended.
@@ -35,7 +33,6 @@ impl WriteCounters {
         Some(WriteCounters {
             requests: number(stat, 4)?,
             bytes: number(stat, 6)?.saturating_mul(SECTOR),
-            milliseconds: number(stat, 7)?,
             in_flight,
             reads_in_flight,
         })
@@ -119,7 +116,6 @@ mod tests {
         let written = WriteCounters {
             requests: 500,
             bytes: 7000 * 512,
-            milliseconds: 800,
             in_flight: 7,
             reads_in_flight: 2,
         };
@@ -134,7 +130,7 @@ mod tests {
     fn counters_of_kernels_without_inflight_are_read_too() {
         let counters = WriteCounters::parse("1 2 3 4 5 6 7 8 9 10 11", None).unwrap();
         assert_eq!((counters.in_flight, counters.reads_in_flight), (9, 0));
-        for stat in ["", "1 2 3", "1 2 3 4 5 6 7 x 9"] {
+        for stat in ["", "1 2 3", "1 2 3 4 5 6 x 8 9"] {
             assert_eq!(WriteCounters::parse(stat, None), None, "{stat}");
         }
     }

@@ -7,6 +7,7 @@
 
 use std::mem::MaybeUninit;
 
+use libbpf_rs::OpenProgramMut;
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr};
 use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::OpenSkel;
@@ -69,7 +70,6 @@ impl ProgramSelection {
 
     /// Has the programs that record loaded, for this kernel.
     pub fn apply(&self, open: &mut OpenParalfetchSkel) {
-        use HookKind::{Fentry, Tracepoint};
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
             rodata.own_mount_ns = own_namespace("mnt");
@@ -80,51 +80,43 @@ impl ProgramSelection {
         progs.exec_paths.set_autoload(true);
         progs.block_touched.set_autoload(self.uses);
         progs.syscall_done.set_autoload(self.uses);
-        let reads = |means| self.uses && self.reads == means;
-        progs.pages_read.set_autoload(reads(Tracepoint));
-        progs
-            .older_pages_read_iter
-            .set_autoload(reads(Fentry) && self.reads_iter);
-        progs
-            .older_pages_read
-            .set_autoload(reads(Fentry) && !self.reads_iter);
+        let at_function = match self.reads_iter {
+            true => &mut progs.older_pages_read_iter,
+            false => &mut progs.older_pages_read,
+        };
+        load(self.uses, self.reads, &mut progs.pages_read, at_function);
         // Faults and fault-around windows are recorded together or not at all: either alone misses pages.
         let faults = self.hooks().faults.sees();
-        progs
-            .page_faulted
-            .set_autoload(faults && self.fault == Tracepoint);
-        progs
-            .older_page_faulted
-            .set_autoload(faults && self.fault == Fentry);
-        let windows = |means| self.uses && faults && self.window == means;
-        progs.pages_mapped.set_autoload(windows(Tracepoint));
-        progs.older_pages_mapped.set_autoload(windows(Fentry));
+        let at_function = &mut progs.older_page_faulted;
+        load(faults, self.fault, &mut progs.page_faulted, at_function);
+        let windows = self.uses && faults;
+        let at_function = &mut progs.older_pages_mapped;
+        load(windows, self.window, &mut progs.pages_mapped, at_function);
     }
 
     /// Has the programs loaded that see the use of the completion page, for this kernel.
     pub fn apply_completion(&self, open: &mut OpenParalfetchSkel) {
-        use HookKind::{Fentry, Tracepoint};
+        let wanted = self.sees_completion();
         let progs = &mut open.progs;
-        let functions = self.reads == Fentry;
-        progs.completion_read.set_autoload(self.reads == Tracepoint);
-        progs
-            .older_completion_read_iter
-            .set_autoload(functions && self.reads_iter);
-        progs
-            .older_completion_read
-            .set_autoload(functions && !self.reads_iter);
-        progs
-            .completion_faulted
-            .set_autoload(self.fault == Tracepoint);
-        progs
-            .older_completion_faulted
-            .set_autoload(self.fault == Fentry);
-        progs
-            .completion_mapped
-            .set_autoload(self.window == Tracepoint);
-        progs
-            .older_completion_mapped
-            .set_autoload(self.window == Fentry);
+        let at_function = match self.reads_iter {
+            true => &mut progs.older_completion_read_iter,
+            false => &mut progs.older_completion_read,
+        };
+        load(wanted, self.reads, &mut progs.completion_read, at_function);
+        let at_function = &mut progs.older_completion_faulted;
+        load(
+            wanted,
+            self.fault,
+            &mut progs.completion_faulted,
+            at_function,
+        );
+        let at_function = &mut progs.older_completion_mapped;
+        load(
+            wanted,
+            self.window,
+            &mut progs.completion_mapped,
+            at_function,
+        );
     }
 
     /// Whether uses of a completion page are seen, whether it is read or mapped. Where only one of both is, it would
@@ -140,6 +132,17 @@ impl ProgramSelection {
             faults: self.fault.weaker(self.window),
         }
     }
+}
+
+/// Has one of two programs loaded, if wanted: the one at the tracepoint, or the one at the function.
+fn load(
+    wanted: bool,
+    means: HookKind,
+    at_tracepoint: &mut OpenProgramMut<'_>,
+    at_function: &mut OpenProgramMut<'_>,
+) {
+    at_tracepoint.set_autoload(wanted && means == HookKind::Tracepoint);
+    at_function.set_autoload(wanted && means == HookKind::Fentry);
 }
 
 /// The running kernel, by its BTF.

@@ -34,7 +34,7 @@ impl FaultAroundKnob {
     /// # Errors
     /// When the knob, or the record of it, cannot be written.
     pub fn narrow(&self) -> Result<Option<NarrowedFaults>, KnobError> {
-        let held = self.shared.hold(&[(self.path.clone(), one_page())])?;
+        let held = self.shared.hold(&[(self.path.clone(), one_page())], None)?;
         let path = self.path.clone();
         Ok(held.map(|held| NarrowedFaults { path, held }))
     }

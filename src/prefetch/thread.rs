@@ -35,7 +35,7 @@ pub struct PrefetchOptions {
     pub memory: MemoryLimits,
     /// The elevators of disks, which are to favour nobody meanwhile.
     pub elevators: Option<Arc<Elevators>>,
-    /// The process for whose launch it is, if its limits of I/O are to hold: then the thread reads nothing where there is one.
+    /// The process that is launched, if the I/O limits of its cgroup are to hold: where it has any, the thread reads nothing.
     pub launched: Option<i32>,
 }
 
@@ -136,7 +136,7 @@ fn read_ahead(
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
     let favouring_nobody = OnceCell::new();
     let look = || {
-        // Should it fail, the elevator is as it was from here on.
+        // Should it fail, the keeper is gone, and the end of the prefetch restores the elevator.
         let _ = favouring_nobody.get().map(HeldKnobs::renew);
         Memory::read()
     };

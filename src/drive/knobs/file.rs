@@ -133,9 +133,14 @@ impl FileChange {
         restored
     }
 
+    /// Whether it is a change of this file.
+    pub fn is_of(&self, path: &Path) -> bool {
+        self.to.path == path
+    }
+
     /// Whether both concern one file.
     pub fn is_same_knob(&self, other: &Self) -> bool {
-        self.to.path == other.to.path
+        self.is_of(&other.to.path)
     }
 
     /// Takes the original of an earlier change of the same knob.

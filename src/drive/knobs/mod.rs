@@ -158,6 +158,11 @@ impl Knobs {
         latest.has_our_value()
     }
 
+    /// Whether this knob was changed and has not been restored by this guard.
+    pub fn has_changed(&self, path: &Path) -> bool {
+        self.changes.iter().any(|(_, change)| change.is_of(path))
+    }
+
     fn position(&self, id: ChangeId) -> Result<usize, KnobError> {
         let at = self.changes.iter().position(|(known, _)| *known == id);
         at.ok_or(KnobError::NotChanged)

@@ -27,6 +27,16 @@ struct State {
     is_closed: bool,
 }
 
+impl State {
+    fn set(&mut self, settings: &[(PathBuf, String)]) -> Result<(), KnobError> {
+        let Some(knobs) = &mut self.knobs else {
+            return Ok(());
+        };
+        let mut settings = settings.iter();
+        settings.try_for_each(|(path, value)| knobs.set(path, value))
+    }
+}
+
 impl SharedKnobs {
     /// Nothing is changed yet. Changes are recorded in `run_dir`, which no other guard uses.
     pub fn new(run_dir: &Path, keeper: KeeperCommand) -> Arc<Self> {
@@ -37,36 +47,58 @@ impl SharedKnobs {
         })
     }
 
-    /// Gives these files these values until the last of what this returns is dropped. A few small files in memory are
-    /// written. `None` while another process has the guard, and after [`SharedKnobs::close`].
+    /// Gives these files these values until the last of what this returns is dropped. `None` while another process has
+    /// the guard, and after [`SharedKnobs::close`]. `keeper`: the limit of the [keeper](HeldKnobs::start_keeper), which is
+    /// started before the first change, for settings that take long to make; without it, the caller starts the keeper.
     ///
     /// # Errors
-    /// When a setting, or the record of it, cannot be written.
+    /// When a setting, or the record of it, cannot be written, or the keeper cannot be started.
     pub fn hold(
         self: &Arc<Self>,
         settings: &[(PathBuf, String)],
+        keeper: Option<Duration>,
     ) -> Result<Option<HeldKnobs>, KnobError> {
         let mut state = self.lock();
         if state.is_closed {
             return Ok(None);
         }
-        let knobs = match &mut state.knobs {
-            Some(knobs) => knobs,
-            none => match Knobs::acquire(&self.run_dir, None) {
+        if state.knobs.is_none() {
+            state.knobs = match Knobs::acquire(&self.run_dir, None) {
                 Err(KnobError::Busy) => return Ok(None),
-                acquired => none.insert(acquired?),
-            },
-        };
-        let set = |(path, value): &(PathBuf, String)| knobs.set(path, value);
-        if let Err(error) = settings.iter().try_for_each(set) {
+                acquired => Some(acquired?),
+            };
+        }
+        let kept = keeper.map_or(Ok(()), |limit| self.start_keeper(&mut state, limit));
+        if let Err(error) = kept.and_then(|()| state.set(settings)) {
             if state.launches == 0 {
-                // Dropping it restores what was changed.
+                // Dropping them restores what was changed.
                 state.knobs = None;
+                state.has_keeper = false;
             }
             return Err(error);
         }
         state.launches += 1;
         Ok(Some(HeldKnobs(Some(Arc::clone(self)))))
+    }
+
+    /// Whether a launch has changed this file and needs it still. Waits for a change under way.
+    pub fn has_changed(&self, path: &Path) -> bool {
+        let state = self.lock();
+        let knobs = state.knobs.as_ref();
+        knobs.is_some_and(|knobs| knobs.has_changed(path))
+    }
+
+    /// Starts the keeper, unless there is one or nothing is held.
+    fn start_keeper(&self, state: &mut State, limit: Duration) -> Result<(), KnobError> {
+        if state.has_keeper {
+            return Ok(());
+        }
+        let command = (self.keeper)(&self.run_dir, limit);
+        if let Some((knobs, command)) = state.knobs.as_mut().zip(command) {
+            knobs.start_keeper(command)?;
+            state.has_keeper = true;
+        }
+        Ok(())
     }
 
     /// Restores all now and for good: the process is about to end, whether its threads have ended or not.
@@ -99,8 +131,8 @@ impl SharedKnobs {
 pub struct HeldKnobs(Option<Arc<SharedKnobs>>);
 
 impl HeldKnobs {
-    /// Starts the process that restores them should this one be killed, or hang for longer than `limit`. Not part of
-    /// [`SharedKnobs::hold`]: to start a process takes a millisecond, in which no setting shall be late.
+    /// Starts the process that restores them should this one be killed, or hang for longer than `limit`, unless
+    /// [`SharedKnobs::hold`] has: to start a process takes a millisecond, by which some settings must not be late.
     ///
     /// # Errors
     /// When it cannot be started: then the next start of the service restores them.
@@ -108,16 +140,7 @@ impl HeldKnobs {
         let Some(shared) = &self.0 else {
             return Ok(());
         };
-        let mut state = shared.lock();
-        if state.has_keeper {
-            return Ok(());
-        }
-        let command = (shared.keeper)(&shared.run_dir, limit);
-        if let Some((knobs, command)) = state.knobs.as_mut().zip(command) {
-            knobs.start_keeper(command)?;
-            state.has_keeper = true;
-        }
-        Ok(())
+        shared.start_keeper(&mut shared.lock(), limit)
     }
 
     /// Has the keeper's limit begin anew: this process does not hang.
@@ -175,7 +198,7 @@ mod tests {
     impl TwoSettings {
         fn hold(&self, name: &str) -> Option<HeldKnobs> {
             let setting = (self.dir.path().join(name), "new".to_owned());
-            self.shared.hold(&[setting]).unwrap()
+            self.shared.hold(&[setting], None).unwrap()
         }
 
         fn values(&self) -> [String; 2] {
@@ -226,9 +249,21 @@ mod tests {
         let scene = two_settings();
         let path = |name| scene.dir.path().join(name);
         let settings = [path("first"), path("missing")].map(|path| (path, "new".to_owned()));
-        assert!(scene.shared.hold(&settings).is_err());
+        assert!(scene.shared.hold(&settings, None).is_err());
         assert_eq!(scene.values(), ["old", "old"]);
         assert!(scene.hold("second").is_some());
+    }
+
+    #[test]
+    fn a_keeper_that_is_wanted_first_is_started_before_any_change() {
+        let dir = tempdir().unwrap();
+        let nowhere: KeeperCommand = |run_dir, _| Some(Command::new(run_dir.join("no program")));
+        let shared = SharedKnobs::new(&dir.path().join("run"), nowhere);
+        let settings = [(dir.path().join("missing"), "new".to_owned())];
+        let hold = |keeper| shared.hold(&settings, keeper).err().unwrap();
+        assert!(matches!(hold(None), KnobError::File { .. }));
+        let limit = Some(Duration::from_secs(1));
+        assert!(matches!(hold(limit), KnobError::Keeper(_)));
     }
 
     #[test]

@@ -39,25 +39,35 @@ struct iov_iter {
 
 #pragma clang attribute pop
 
-/* filemap_get_pages got pages for `count` bytes from the file's position on. */
-static __always_inline void pages_got(struct kiocb *iocb, __u64 count, int error)
+/* The first and the last page of a read of `count` bytes from the file's position on; false if it got none. */
+static __always_inline bool got_pages(struct kiocb *iocb, __u64 count, int error, __u64 *first, __u64 *last)
 {
-	struct address_space *mapping = iocb->ki_filp->f_mapping;
 	__u64 from = iocb->ki_pos, to = from + count;
 
 	/* An empty read, and one that wraps around, has no last page. */
-	if (!error && to > from)
-		pages_used(mapping, from / page_bytes, (to - 1) / page_bytes);
+	if (error || to <= from)
+		return false;
+	*first = from / page_bytes;
+	*last = (to - 1) / page_bytes;
+	return true;
+}
+
+/* filemap_get_pages got pages for `count` bytes from the file's position on. */
+static __always_inline void pages_got(struct kiocb *iocb, __u64 count, int error)
+{
+	__u64 first, last;
+
+	if (got_pages(iocb, count, error, &first, &last))
+		pages_used(iocb->ki_filp->f_mapping, first, last);
 }
 
 /* The same for the completion page. */
 static __always_inline void completion_got(struct kiocb *iocb, __u64 count, int error)
 {
-	struct address_space *mapping = iocb->ki_filp->f_mapping;
-	__u64 from = iocb->ki_pos, to = from + count;
+	__u64 first, last;
 
-	if (!error && to > from)
-		look_for_completion(mapping, from / page_bytes, (to - 1) / page_bytes);
+	if (got_pages(iocb, count, error, &first, &last))
+		look_for_completion(iocb->ki_filp->f_mapping, first, last);
 }
 
 /* Up to 6.2: the count is in the iterator that the pages are copied to. */

@@ -89,17 +89,17 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 f
 }
 
 /*
- * Whether as much was recorded of paths as is recorded of one launch. Programs that look for an icon in every size of
- * every theme need more. Their pages are recorded on, and their later paths are counted as lost.
+ * Whether another path may be recorded of the launch. If not, counts it as lost. Programs that look for an icon in every
+ * size of every theme look up more paths than are recorded; their pages are recorded all the same.
  */
-static __always_inline bool has_all_paths(__u32 recorder)
+static __always_inline bool has_room_for_path(__u32 recorder)
 {
 	struct pf_recorder *r = recorder_at(recorder);
 
 	if (!(r->flags & PF_RECORD_BOUNDED) || r->path_bytes <= PF_MOST_PATH_BYTES)
-		return false;
+		return true;
 	__sync_fetch_and_add(&r->lost_paths, 1);
-	return true;
+	return false;
 }
 
 static __always_inline struct path_scratch *begin_path(__u32 recorder, __u8 use)
@@ -107,7 +107,7 @@ static __always_inline struct path_scratch *begin_path(__u32 recorder, __u8 use)
 	__u32 zero = 0;
 	struct path_scratch *s = bpf_map_lookup_elem(&path_scratch, &zero);
 
-	if (!s || has_all_paths(recorder))
+	if (!s || !has_room_for_path(recorder))
 		return NULL;
 	s->recorder = recorder;
 	s->absolute = false;
@@ -188,7 +188,7 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 	if (size > sizeof(*p))
 		return;
 	__sync_fetch_and_add(&recorder_at(s->recorder)->path_bytes, size);
-	if (has_all_paths(s->recorder))
+	if (!has_room_for_path(s->recorder))
 		return;
 	log = log_of(s->recorder);
 	if (log && bpf_ringbuf_output(log, p, size, wakeup_of(log)))

@@ -129,7 +129,7 @@ static __noinline int record_one(__u32 recorder, struct page_use *use)
 	if (!by || is_full(recorder) || !mark_new(recorder, &use->event, by))
 		return 0;
 	use->is_new = true;
-	if (!has_room(recorder, by == PF_TREE ? &r->tree_events : &r->other_events, 1, PF_MOST_EVENTS))
+	if (!has_room(recorder, by == PF_TREE ? &r->tree_events : &r->other_events))
 		return 0;
 	log = log_of(recorder);
 	/* The recorder was switched off a moment ago. */

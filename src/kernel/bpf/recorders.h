@@ -84,14 +84,14 @@ static __always_inline bool is_full(__u32 recorder)
 }
 
 /*
- * Counts something that is about to be recorded. False if that would be more than `most`: user space is woken
- * once, to give the recording up, and nothing is recorded any more.
+ * Counts a page event that is about to be recorded. False if there are too many: user space is woken once, to give the
+ * recording up, and nothing is recorded any more.
  */
-static __always_inline bool has_room(__u32 recorder, __u64 *count, __u64 size, __u64 most)
+static __always_inline bool has_room(__u32 recorder, __u64 *count)
 {
 	struct pf_recorder *r = recorder_at(recorder);
 
-	if (__sync_fetch_and_add(count, size) + size <= most || !(r->flags & PF_RECORD_BOUNDED))
+	if (__sync_fetch_and_add(count, 1) < PF_MOST_EVENTS || !(r->flags & PF_RECORD_BOUNDED))
 		return true;
 	if (!(r->flags & PF_RECORD_FULL)) {
 		r->flags |= PF_RECORD_FULL;

@@ -403,10 +403,16 @@ impl Missed {
         let of_tree =
             |read: &&OwnRead| read.by == By::Tree && (end_ns == 0 || read.time_ns <= end_ns);
         let noted = reads.iter().filter(of_tree).count() as u64;
-        let by_file = own_reads_of(launch.key.uid, reads.iter().filter(of_tree), &known);
+        let mounts = mount_table();
+        let by_file = own_reads_of(
+            launch.key.uid,
+            reads.iter().filter(of_tree),
+            &known,
+            &mounts,
+        );
         let is_missed = |read: &OwnRead| !known.holds(read);
         let missed: Vec<OwnRead> = reads.into_iter().filter(is_missed).collect();
-        let mut system = LiveSystem::new(mount_table(), launch.began);
+        let mut system = LiveSystem::new(mounts, launch.began);
         let kinds = miss_kinds(&missed, &known, &mut system);
         let of_kinds = missed.iter().zip(&kinds);
         let of_tree = of_kinds.filter(|(read, _)| of_tree(read));
@@ -428,10 +434,10 @@ fn own_reads_of<'a>(
     uid: u32,
     reads: impl Iterator<Item = &'a OwnRead>,
     known: &KnownFiles<'_>,
+    mounts: &MountTable,
 ) -> Vec<FileReads> {
-    let mounts = mount_table();
-    let mut names = VisibleNames::new(uid, &mounts);
-    let name = |file| path_for(&mut names, &mounts, file);
+    let mut names = VisibleNames::new(uid, mounts);
+    let name = |file| path_for(&mut names, mounts, file);
     by_file(reads, |read| known.holds(read), name)
 }
 
