@@ -185,7 +185,7 @@ impl Managed {
             }
             Observation::NewExecutable if matches!(self.phase, Phase::Learning { .. }) => {
                 // What was learned of the one before does not count.
-                self.learned = LearnedLaunches::default();
+                self.learned.anew();
                 Decision::Keep
             }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
@@ -355,7 +355,7 @@ impl Managed {
     }
 
     fn relearn(&mut self, reason: DecisionReason) -> Decision {
-        self.learned = LearnedLaunches::default();
+        self.learned.anew();
         self.learn_next(reason)
     }
 
@@ -371,7 +371,7 @@ impl Managed {
         self.again = None;
         self.gain = Gain::default();
         self.relearning = Relearning::default();
-        self.learned = LearnedLaunches::default();
+        self.learned.anew();
     }
 
     fn switch_off(&mut self, off: Off, now_s: u64) -> Decision {
