@@ -47,6 +47,7 @@ pub use obsolete::{Checked, Finding, check_files};
 pub use relearn::Relearning;
 pub use shield::{
     DriveLook, Lever, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState,
+    is_person,
 };
 pub use took::{CompletionPage, took_us};
 pub use tuned_parameter::{TunedParameter, TuningRules};
