@@ -78,26 +78,24 @@ impl Sysfs {
     }
 
     /// `/sys/class/bdi/…/read_ahead_kb` of the device: the readahead of every file opened on it from now on,
-    /// in KiB. Partitions share that of their disk.
+    /// in KiB. Partitions share that of their disk; file systems on several devices, such as btrfs, have one of their own.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
-        self.bdi_knob(dev, "read_ahead_kb")
-    }
-
-    /// A file of the device's `/sys/class/bdi/MAJOR:MINOR`, if this kernel has it. Partitions share that of their disk;
-    /// file systems on several devices, such as btrfs, have one of their own.
-    pub(super) fn bdi_knob(&self, dev: u64, name: &str) -> Option<PathBuf> {
         let knob = |numbers: &str| {
-            let path = format!("class/bdi/{numbers}/{name}");
+            let path = format!("class/bdi/{numbers}/read_ahead_kb");
             Some(self.root.join(path)).filter(|knob| knob.exists())
         };
         knob(&format!("{}:{}", major(dev), minor(dev)))
             .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
     }
 
-    /// The value of that, if the system tells.
+    /// The value of [`Sysfs::read_ahead_knob`], if sysfs tells.
     pub fn read_ahead_kib(&self, dev: u64) -> Option<u64> {
-        let text = fs::read_to_string(self.read_ahead_knob(dev)?).ok()?;
-        text.trim().parse().ok()
+        number(&self.read_ahead_knob(dev)?)
+    }
+
+    /// The largest request that the kernel makes of the drive that `dev` is on, in KiB, if sysfs tells.
+    pub fn max_sectors_kib(&self, dev: u64) -> Option<u64> {
+        number(&self.disk(dev)?.join("queue/max_sectors_kb"))
     }
 
     /// ext4's own readahead of inode-table blocks, in blocks; 1 turns it off.
@@ -120,11 +118,9 @@ impl Sysfs {
     /// its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`). `None` if sysfs does not tell;
     /// 0 if readahead is switched off.
     pub fn readahead_limit(&self, dev: u64) -> Option<u64> {
-        let readahead: u64 = read(&self.read_ahead_knob(dev)?)?.parse().ok()?;
-        let disk = self.disk(dev);
-        let request: Option<u64> =
-            disk.and_then(|disk| read(&disk.join("queue/max_sectors_kb"))?.parse().ok());
-        Some(readahead.max(request.unwrap_or(0)) * 1024)
+        let readahead = self.read_ahead_kib(dev)?;
+        let request = self.max_sectors_kib(dev).unwrap_or(0);
+        Some(readahead.max(request) * 1024)
     }
 
     /// Read requests that the drive that `dev` is on has answered; `None` if sysfs does not tell.
@@ -206,6 +202,11 @@ fn own_class(disk: &Path) -> Option<DriveClass> {
 
 pub(super) fn read(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// A file that holds one number.
+pub(super) fn number(path: &Path) -> Option<u64> {
+    read(path)?.parse().ok()
 }
 
 /// "8:1" as a device number.
