@@ -225,15 +225,14 @@ pub fn costs_of(
 ) -> DriveCosts {
     let drives = known_drives([dev], sysfs, mounts, measured);
     let far_us = |costs: &DriveCosts| costs.request_us + costs.far_seek_us;
-    let all = drives
+    let slowest = drives
         .iter()
-        .map(|drive| drive.measured.map(|_| drive.costs));
-    let all: Option<Vec<DriveCosts>> = all.collect();
-    let slowest = all.and_then(|all| {
-        all.into_iter()
-            .max_by(|a, b| far_us(a).total_cmp(&far_us(b)))
-    });
-    slowest.unwrap_or_else(|| DriveCosts::of_class(sysfs.class(dev)))
+        .max_by(|a, b| far_us(&a.costs).total_cmp(&far_us(&b.costs)))
+        .filter(|_| drives.iter().all(|drive| drive.measured.is_some()));
+    slowest.map_or_else(
+        || DriveCosts::of_class(sysfs.class(dev)),
+        |slowest| slowest.costs,
+    )
 }
 
 /// The drives that these file systems (`st_dev`) or block devices are on, each once, with the first of the devices that is
@@ -299,15 +298,15 @@ mod tests {
     #[test]
     fn drives_are_kept_by_identity_and_the_first_makes_way() {
         let dir = tempfile::tempdir().unwrap();
-        let mut models = MeasuredDrives::load(dir.path()).unwrap();
-        assert_eq!(models, MeasuredDrives::default());
+        let mut drives = MeasuredDrives::load(dir.path()).unwrap();
+        assert_eq!(drives, MeasuredDrives::default());
         for number in 0..=MOST_DRIVES {
-            assert!(models.keep(kept(&number.to_string(), 1)));
+            assert!(drives.keep(kept(&number.to_string(), 1)));
         }
-        assert!(models.keep(kept("7", 2)));
-        models.save(dir.path()).unwrap();
+        assert!(drives.keep(kept("7", 2)));
+        drives.save(dir.path()).unwrap();
         let read = MeasuredDrives::load(dir.path()).unwrap();
-        assert_eq!(read, models);
+        assert_eq!(read, drives);
         assert_eq!(read.drives.len(), MOST_DRIVES);
         assert_eq!(read.find(&[named("0")]), None);
         assert_eq!(read.find(&[named("x"), named("7")]), Some(&kept("7", 2)));
@@ -370,22 +369,22 @@ mod tests {
 
     #[test]
     fn what_no_drive_is_is_not_kept() {
-        let mut models = MeasuredDrives::default();
+        let mut drives = MeasuredDrives::default();
         let mut nameless = kept("a", 1);
         nameless.identities.clear();
-        assert!(!models.keep(nameless));
+        assert!(!drives.keep(nameless));
         let mut unsound = kept("a", 1);
         unsound.costs.kib_us = 0.0;
-        assert!(!models.keep(unsound));
-        assert_eq!(models, MeasuredDrives::default());
+        assert!(!drives.keep(unsound));
+        assert_eq!(drives, MeasuredDrives::default());
     }
 
     #[test]
     fn damage_is_named() {
-        let mut models = MeasuredDrives::default();
-        models.keep(kept("drive", 1));
-        let good = models.to_json().unwrap();
-        assert_eq!(MeasuredDrives::parse(good.as_bytes()), Ok(models));
+        let mut drives = MeasuredDrives::default();
+        drives.keep(kept("drive", 1));
+        let good = drives.to_json().unwrap();
+        assert_eq!(MeasuredDrives::parse(good.as_bytes()), Ok(drives));
         for (from, to, why) in [
             ("\"version\": 2", "\"version\": 1", "its version is 1"),
             ("\"drive\"", "\"dri\\u001bve\"", "not printable"),

@@ -11,7 +11,6 @@ mod probe;
 mod stack;
 mod sysfs;
 mod writes;
-mod written;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
 pub use elevator::{ELEVATORS_DIR, Elevators};

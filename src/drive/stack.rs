@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-use super::sysfs::{Sysfs, device_number, read};
+use super::sysfs::{Sysfs, device_number, number, read};
 use crate::fs::local_path::LocalFile;
 use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::support::Support;
@@ -185,10 +185,6 @@ fn mirrored_start(disk: &Path, member: &str) -> Option<u64> {
     let is_mirror = read(&disk.join("md/level"))? == "raid1";
     let offset = number(&disk.join(format!("md/dev-{member}/offset")))?;
     is_mirror.then_some(offset * SECTOR)
-}
-
-fn number(attribute: &Path) -> Option<u64> {
-    read(attribute)?.parse().ok()
 }
 
 /// The block device that a mounted file system is on, from the number that its files have (`st_dev`) and its mount. Some

@@ -89,9 +89,14 @@ impl Sysfs {
             .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
     }
 
-    /// The value of [`Sysfs::read_ahead_knob`], if the system tells.
+    /// The value of [`Sysfs::read_ahead_knob`], if sysfs tells.
     pub fn read_ahead_kib(&self, dev: u64) -> Option<u64> {
-        read(&self.read_ahead_knob(dev)?)?.parse().ok()
+        number(&self.read_ahead_knob(dev)?)
+    }
+
+    /// The largest request that the kernel makes of the drive that `dev` is on, in KiB, if sysfs tells.
+    pub fn max_sectors_kib(&self, dev: u64) -> Option<u64> {
+        number(&self.disk(dev)?.join("queue/max_sectors_kb"))
     }
 
     /// ext4's own readahead of inode-table blocks, in blocks; 1 turns it off.
@@ -115,10 +120,8 @@ impl Sysfs {
     /// 0 if readahead is switched off.
     pub fn readahead_limit(&self, dev: u64) -> Option<u64> {
         let readahead = self.read_ahead_kib(dev)?;
-        let disk = self.disk(dev);
-        let request: Option<u64> =
-            disk.and_then(|disk| read(&disk.join("queue/max_sectors_kb"))?.parse().ok());
-        Some(readahead.max(request.unwrap_or(0)) * 1024)
+        let request = self.max_sectors_kib(dev).unwrap_or(0);
+        Some(readahead.max(request) * 1024)
     }
 
     /// Read requests that the drive that `dev` is on has answered; `None` if sysfs does not tell.
@@ -200,6 +203,11 @@ fn own_class(disk: &Path) -> Option<DriveClass> {
 
 pub(super) fn read(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// A file that holds one number.
+pub(super) fn number(path: &Path) -> Option<u64> {
+    read(path)?.parse().ok()
 }
 
 /// "8:1" as a device number.

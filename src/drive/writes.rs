@@ -1,9 +1,15 @@
-//! How much a drive is being written, and by which scheduler. Devices are encoded as `st_dev`.
+//! Which drives are being written, how much, and by which scheduler. Devices are encoded as `st_dev`.
 
+use std::fs;
 use std::path::PathBuf;
 
-use super::Sysfs;
-use super::sysfs::read;
+use super::sysfs::{device_number, read};
+use super::{DriveBelow, Sysfs};
+
+/// Most disks that are looked at.
+const MOST_DISKS: usize = 64;
+/// Disks that are memory.
+const IN_MEMORY: [&str; 2] = ["ram", "zram"];
 
 /// What a drive has written since it appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +80,29 @@ impl IoScheduler {
 }
 
 impl Sysfs {
+    /// The drive at the bottom of `dev`: a whole disk, or a loop device. A device on several drives (RAID, btrfs) has none.
+    pub fn written_drive(&self, dev: u64) -> Option<u64> {
+        match self.queues_below(dev)[..] {
+            [DriveBelow { dev, .. }] => Some(dev),
+            _ => None,
+        }
+    }
+
+    /// All drives that are writing something. Disks that are memory do not count.
+    pub fn writing_drives(&self) -> Vec<u64> {
+        let disks = fs::read_dir(self.root.join("block")).into_iter().flatten();
+        let disks = disks.flatten().take(MOST_DISKS).filter(|disk| {
+            let name = disk.file_name().to_string_lossy().into_owned();
+            !IN_MEMORY.iter().any(|&kind| name.starts_with(kind))
+        });
+        let drives = disks.filter_map(|disk| {
+            let dev = device_number(&read(&disk.path().join("dev"))?)?;
+            let is_drive = self.written_drive(dev) == Some(dev);
+            (is_drive && self.write_counters(dev)?.in_flight > 0).then_some(dev)
+        });
+        drives.collect()
+    }
+
     /// What the drive that `dev` is on has written. `None` if it has gone.
     pub fn write_counters(&self, dev: u64) -> Option<WriteCounters> {
         let disk = self.disk(dev)?;
@@ -95,10 +124,66 @@ impl Sysfs {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use rustix::fs::makedev;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::drive::sysfs::tests::fake;
+
+    /// sda with sda1, on which dm-0 lies; sdb and sdc with md0 on both; zram0. All are being written.
+    fn stack() -> (TempDir, Sysfs) {
+        let devices = [
+            ("8:0", "sda"),
+            ("8:1", "sda/sda1"),
+            ("8:16", "sdb"),
+            ("8:32", "sdc"),
+            ("253:0", "dm-0"),
+            ("9:0", "md0"),
+            ("252:0", "zram0"),
+        ];
+        let (root, sysfs) = fake(&devices, &[("devices/sda/sda1/partition", "1")]);
+        let device = |name: &str| root.path().join("devices").join(name);
+        fs::create_dir(root.path().join("block")).unwrap();
+        for (_, name) in devices {
+            fs::write(device(name).join("stat"), "1 0 8 0 2 0 2048 0 3 0 0\n").unwrap();
+            fs::write(device(name).join("inflight"), "       0        3\n").unwrap();
+            if !name.contains('/') {
+                symlink(device(name), root.path().join("block").join(name)).unwrap();
+            }
+        }
+        for (above, below) in [("dm-0", "sda/sda1"), ("md0", "sdb"), ("md0", "sdc")] {
+            let slaves = device(above).join("slaves");
+            fs::create_dir_all(&slaves).unwrap();
+            symlink(device(below), slaves.join(below.replace('/', "!"))).unwrap();
+        }
+        (root, sysfs)
+    }
+
+    #[test]
+    fn a_stack_of_devices_is_one_drive() {
+        let (_root, sysfs) = stack();
+        let disk = makedev(8, 0);
+        for dev in [disk, makedev(8, 1), makedev(253, 0)] {
+            assert_eq!(sysfs.written_drive(dev), Some(disk));
+        }
+        assert_eq!(sysfs.written_drive(makedev(9, 0)), None, "on two drives");
+        assert_eq!(sysfs.written_drive(makedev(7, 7)), None);
+    }
+
+    #[test]
+    fn drives_that_write_are_found() {
+        let (root, sysfs) = stack();
+        let writing = || {
+            let mut writing = sysfs.writing_drives();
+            writing.sort_unstable();
+            writing
+        };
+        assert_eq!(writing(), [makedev(8, 0), makedev(8, 16), makedev(8, 32)]);
+        fs::write(root.path().join("devices/sdb/inflight"), "1 0").unwrap();
+        assert_eq!(writing(), [makedev(8, 0), makedev(8, 32)]);
+    }
 
     #[test]
     fn a_partition_is_written_as_its_drive_is() {

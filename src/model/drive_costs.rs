@@ -20,7 +20,7 @@ pub struct DriveCosts {
     pub depth_gain: f64,
 }
 
-/// Bounds of sound numbers.
+/// Bounds of sound numbers: beyond 100 s for a read, and 10,000 times as many reads, something else was measured.
 const MOST_US: f64 = 1e8;
 const MOST_GAIN: f64 = 1e4;
 

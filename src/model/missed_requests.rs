@@ -43,7 +43,7 @@ impl MissedRequests {
         counted
     }
 
-    /// As many in proportion for `all` requests, if `known` of them were looked at, at least one.
+    /// An estimate for `all` requests of a launch, where these are the kinds of `known` of them; 0 counts as 1.
     pub fn in_proportion(mut self, all: u64, known: u64) -> Self {
         let counts = [
             &mut self.recurring,

@@ -9,7 +9,7 @@ use crate::policy::launch_figures::Warmth;
 
 /// Prefetching is withheld from at most one in this many cold launches: at a gain of half the launch
 /// time, that costs a twentieth of the gain.
-pub const WITHHELD_ONE_IN: u32 = 10;
+const WITHHELD_ONE_IN: u32 = 10;
 
 /// Prefetched cold launches that pay for one without.
 const PRICE: u32 = WITHHELD_ONE_IN - 1;

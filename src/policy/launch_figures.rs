@@ -98,9 +98,9 @@ impl LaunchFigures {
         }
     }
 
-    /// Whether it was prefetched on all devices: the thread has neither refused, nor given up for lack of
-    /// memory or because of another program, nor taken the launch for a warm one. An app that ended before its schedule did was prefetched:
-    /// dynamic scheduling is there for prefetching that comes too late.
+    /// Whether it was prefetched on all devices: the thread has neither refused, nor given up for lack of memory or
+    /// because of another program, nor taken the launch for a warm one. An app that ended before its schedule did was
+    /// prefetched: dynamic scheduling is there for prefetching that comes too late.
     pub fn is_prefetched(&self) -> bool {
         let by_system = [
             Skipped::DeviceGone,

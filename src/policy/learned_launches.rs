@@ -36,12 +36,22 @@ pub struct LearnedLaunches {
     prefetched: u32,
     /// When the last launch was learned live, in seconds since the epoch; 0: none was.
     last_s: u64,
-    /// Whether none of them was recorded from its beginning.
+    /// Whether no launch since then was recorded from its beginning; while none was learned since, whether the launch
+    /// sequence that is still kept lacks its beginning.
     #[serde(default)]
     is_partial: bool,
 }
 
 impl LearnedLaunches {
+    /// The app is to be learned anew. What was learned before stays beside the profile, whole or not, until a launch was
+    /// learned.
+    pub fn anew(&mut self) {
+        *self = LearnedLaunches {
+            is_partial: self.is_partial,
+            ..LearnedLaunches::default()
+        };
+    }
+
     /// A launch was learned at `now_s`, in seconds since the epoch. `pages`: those of the profile that rests on all
     /// launches so far; `None` if it was not learned live: then it is exact, and the user's. True if the next
     /// launch is to be learned, too: `most` are learned in a row at most, and one more if this one was not recorded from
@@ -142,6 +152,13 @@ mod tests {
             launches.learned(NOW, pages, is_whole, 5);
             assert_eq!(launches.is_partial(), !is_whole && !was_whole);
         }
+        launches.anew();
+        assert!(!launches.is_partial());
+        launches.learned(NOW, pages, false, 5);
+        launches.anew();
+        assert!(launches.is_partial(), "the same sequence is still kept");
+        launches.learned(NOW, pages, true, 5);
+        assert!(!launches.is_partial());
     }
 
     #[test]

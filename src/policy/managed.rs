@@ -15,11 +15,11 @@ use crate::policy::types::{Decision, DecisionReason, Observation, Off, Phase, Ph
 
 /// Launches in a row from which nothing could be learned after which learning is given up: the old profile is
 /// used, if there is one, or else the app is switched off.
-pub const LEARNING_ATTEMPTS: u32 = 3;
+const LEARNING_ATTEMPTS: u32 = 3;
 
 /// Seconds after which an app that was switched off by itself is learned again: apps are updated, and
 /// drives replaced.
-pub const RETRY_AFTER_S: u64 = 30 * 24 * 60 * 60;
+const RETRY_AFTER_S: u64 = 30 * 24 * 60 * 60;
 
 /// Share of obsolete entries, in percent, from which the app is learned again: that of the 10 % rule,
 /// since each will probably be a read of the app's own.
@@ -185,7 +185,7 @@ impl Managed {
             }
             Observation::NewExecutable if matches!(self.phase, Phase::Learning { .. }) => {
                 // What was learned of the one before does not count.
-                self.learned = LearnedLaunches::default();
+                self.learned.anew();
                 Decision::Keep
             }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
@@ -237,12 +237,6 @@ impl Managed {
         self.tuning = Some(Tuning::new(class, history));
     }
 
-    /// Whether the launch made so many read requests itself that it counts which of them were for what the
-    /// profile does not hold ([`LaunchFigures::missed`]).
-    fn asks_what_was_missed(&self, figures: &LaunchFigures) -> bool {
-        Relearning::are_many(figures.own_readaheads(), self.cold_requests(figures))
-    }
-
     /// Read requests of a cold launch without prefetching: as measured, or else estimated.
     fn cold_requests(&self, figures: &LaunchFigures) -> u64 {
         self.cold_requests
@@ -278,7 +272,8 @@ impl Managed {
             is_due = self.learned.prefetched(now_s);
             self.gain
                 .prefetched(warmth, figures.took_us(), figures.waiting_us());
-            let missed = match self.asks_what_was_missed(figures) {
+            // Where the launch read little itself, it does not matter for what.
+            let missed = match Relearning::are_many(figures.own_readaheads(), cold_requests) {
                 true => figures.missed,
                 false => Some(MissedRequests::default()),
             };
@@ -355,7 +350,7 @@ impl Managed {
     }
 
     fn relearn(&mut self, reason: DecisionReason) -> Decision {
-        self.learned = LearnedLaunches::default();
+        self.learned.anew();
         self.learn_next(reason)
     }
 
@@ -371,7 +366,7 @@ impl Managed {
         self.again = None;
         self.gain = Gain::default();
         self.relearning = Relearning::default();
-        self.learned = LearnedLaunches::default();
+        self.learned.anew();
     }
 
     fn switch_off(&mut self, off: Off, now_s: u64) -> Decision {

@@ -38,15 +38,15 @@ mod types;
 
 pub use cold_requests::estimate_cold_requests;
 pub use dynamic::{Level, Tuning, TuningEnd};
-pub use gain::{Gain, GainVerdict, TypicalTimes, WITHHELD_ONE_IN};
+pub use gain::{Gain, TypicalTimes};
 pub use launch_figures::{LaunchFigures, Warmth};
 pub use learned_launches::LearnedLaunches;
-pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
+pub use managed::Managed;
 pub use no_gain::{NoGainFacts, NoGainReason, why_no_gain};
 pub use obsolete::{Checked, Finding, check_files};
-pub use relearn::Relearning;
 pub use shield::{
     DriveLook, Lever, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState,
+    is_person,
 };
 pub use took::{CompletionPage, took_us};
 pub use tuned_parameter::{TunedParameter, TuningRules};

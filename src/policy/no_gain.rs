@@ -1,4 +1,4 @@
-//! Why an app is not faster with prefetching, where what is known of its launches and its drive tells.
+//! Why an app is not faster with prefetching, as far as its launches and its drive tell.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub enum NoGainReason {
     },
 }
 
-/// What is known of an app that is not faster. `None`: unknown.
+/// What is known of an app that prefetching does not make faster. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoGainFacts {
     /// Time that launches without prefetching take, in microseconds.

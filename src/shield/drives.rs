@@ -1,7 +1,6 @@
 //! Drives as the shield sees and sets them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -83,16 +82,12 @@ impl Drives {
             Some(found) => (found.name, found.available),
             None => ("none".to_owned(), Vec::new()),
         };
-        let largest = self.sysfs.queue_knob(drive, "max_sectors_kb");
-        let largest = largest.and_then(|file| fs::read_to_string(file).ok());
         Some(DriveLook {
             writes_in_flight: writes.in_flight,
             written,
             scheduler,
             schedulers,
-            max_sectors_kb: largest
-                .and_then(|text| text.trim().parse().ok())
-                .unwrap_or(0),
+            max_sectors_kb: self.sysfs.max_sectors_kib(drive).unwrap_or(0),
             one_command: self.sysfs.class(drive) == DriveClass::NoCommandQueuing,
         })
     }
@@ -235,6 +230,7 @@ fn why(error: KnobError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 

@@ -32,7 +32,7 @@ use pressure::PressureTrigger;
 use thread::{SharedStatus, ShieldThread};
 
 /// Name of the thread, as `ps -L` and traces show it.
-pub const SHIELD_THREAD: &str = "pf-shield";
+const SHIELD_THREAD: &str = "pf-shield";
 
 /// How long [`Shield::stop`] waits for the thread.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// Users of people, not of the system (login.defs(5)); 65534 is nobody.
-const PEOPLE: std::ops::Range<u32> = 1000..65_534;
+use crate::policy::is_person;
+
 /// Tasks wait if some of them did so for this share of the last 10 s, in percent (PSI, `avg10`).
 const WAITS: f64 = 1.0;
 
@@ -37,7 +37,7 @@ impl People {
         users
             .filter(|user| {
                 let uid = user.file_name().to_str().and_then(|uid| uid.parse().ok());
-                uid.is_some_and(|uid| PEOPLE.contains(&uid))
+                uid.is_some_and(is_person)
             })
             .any(|user| fs::read_to_string(user.path()).is_ok_and(|text| is_logged_in(&text)))
     }
@@ -52,7 +52,7 @@ impl People {
                     .to_str()?
                     .strip_prefix("user-")?
                     .strip_suffix(".slice")?;
-                let uid = uid.parse().ok().filter(|uid| PEOPLE.contains(uid))?;
+                let uid = uid.parse().ok().filter(|&uid| is_person(uid))?;
                 let text = fs::read_to_string(slice.path().join("io.pressure")).ok()?;
                 Some((uid, some_waited(&text)?))
             })
@@ -121,8 +121,12 @@ mod tests {
             write(&people.users.join(user), text);
             assert!(!people.is_one_logged_in(), "{user}");
         }
-        write(&people.users.join("1000"), "NAME=berta\nSTATE=online\n");
-        assert!(people.is_one_logged_in());
+        for user in ["1000", "1184400500"] {
+            let file = people.users.join(user);
+            write(&file, "NAME=berta\nSTATE=online\n");
+            assert!(people.is_one_logged_in(), "{user}");
+            fs::remove_file(file).unwrap();
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Measuring a drive: reads only, past every cache of the kernel, less than 10 MiB, begun within a second.
 //!
-//! What is read, and what the times say, are plain functions ([`plan`], [`area`]). The kernel is asked in [`run`] and [`queue`]. A drive is read through the node of the whole drive, or, where that cannot be opened,
-//! through files that lie on it.
+//! What is read, and what the times say, are plain functions ([`plan`], [`area`]). The kernel is asked in [`run`] and
+//! [`queue`]. A drive is read through the node of the whole drive, or, where that cannot be opened, through files that lie
+//! on it.
 
 mod area;
 mod files;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::stack::{is_read_from_drive, of_file_system};
-use super::sysfs::read;
+use super::sysfs::number;
 use super::{DriveBelow, DriveIdentity, Sysfs, identities};
 use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::{blockdev, safe_open};
@@ -279,7 +280,7 @@ impl Readable {
         let flags = rustix::fs::fcntl_getfl(&file)?;
         rustix::fs::fcntl_setfl(&file, (flags | OFlags::DIRECT) - OFlags::NONBLOCK)?;
         let disk = sysfs.disk(drive.dev);
-        let sectors: Option<u64> = disk.and_then(|disk| read(&disk.join("size"))?.parse().ok());
+        let sectors = disk.and_then(|disk| number(&disk.join("size")));
         let area = ReadableArea::new([ReadablePiece {
             file: 0,
             offset: 0,

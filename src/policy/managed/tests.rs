@@ -136,6 +136,40 @@ fn an_app_is_learned_until_its_pages_are_told_apart_and_now_and_then_again() {
 }
 
 #[test]
+fn a_sequence_without_a_beginning_stays_so_until_another_launch_was_learned() {
+    let history = history();
+    let learn = |app: &mut Managed, is_whole| {
+        let observation = Observation::Learned {
+            class: CLASS,
+            history: &history,
+            cold: None,
+            pages: Some(DataPages::default()),
+            is_whole,
+            most: 1,
+        };
+        app.next(NOW, &observation);
+    };
+    for again in [
+        Observation::NewExecutable,
+        Observation::Asked(PhaseRequest::Learn),
+        Observation::Checked {
+            obsolete: 1,
+            entries: 1,
+        },
+    ] {
+        let mut app = Managed::default();
+        learn(&mut app, false);
+        learn(&mut app, false);
+        assert_eq!(app.phase(), Phase::Prefetching);
+        app.next(NOW, &again);
+        assert_eq!(app.plan(NOW, 1), Plan::Learn);
+        assert!(app.is_learned_in_part(), "{again:?}");
+        learn(&mut app, true);
+        assert!(!app.is_learned_in_part(), "{again:?}");
+    }
+}
+
+#[test]
 fn a_lost_profile_is_not_gone_back_to() {
     let mut lost = prefetching();
     let relearn = Decision::Relearn(DecisionReason::NoProfile);

@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-/// A drive is being written if it has written this much, in bytes per second.
+/// A drive is being written if it has written this much, in bytes per second: less is a log's now and then, which nobody waits
+/// behind for long.
 const WRITES: u64 = 1 << 20;
 /// The I/O scheduler that can take few writes at a time (`async_depth`), and then the drive has few.
 const FEW_WRITES: &str = "mq-deadline";
 /// The I/O scheduler that gives each task its share of the drive.
 const FAIR: &str = "bfq";
 /// Largest request of the first step, in KiB, for drives that take many commands at a time, and for those that take
-/// one.
+/// one. A drive that writes 80 MB/s has four of 128 KiB behind it in 7 ms, a card of 15 MB/s one of 64 KiB in 4 ms.
 const REQUEST_KB: u64 = 128;
 const REQUEST_KB_ONE_COMMAND: u64 = 64;
 /// The first step's `async_depth`: one request in each part of mq-deadline's map of tags (`dd_limit_depth`), of which
@@ -17,10 +18,10 @@ const REQUEST_KB_ONE_COMMAND: u64 = 64;
 const ASYNC_DEPTH: u64 = 1;
 /// The last step. Behind it the lever is let go.
 pub(super) const LAST_STEP: u32 = 2;
-/// What the writers keep of their throughput, in percent.
+/// What the writers keep of their throughput, in percent: backups and copies go on at nearly their speed.
 const KEPT_PERCENT: u128 = 80;
 /// A looser step that gives them less than this of what they had before, in percent, shows that the lever was not what
-/// they were slowed down by.
+/// they were slowed down by: each step doubles what it allows.
 const GAIN_PERCENT: u128 = 105;
 
 /// One look at a drive: a whole disk, with everything that lies on it.
@@ -98,7 +99,7 @@ impl fmt::Display for Lever {
     }
 }
 
-/// What what the writers get says of a step.
+/// What the writers' throughput at a step asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// They keep enough.

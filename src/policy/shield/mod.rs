@@ -18,4 +18,4 @@ mod lever;
 mod state;
 
 pub use lever::{DriveLook, Lever};
-pub use state::{REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState};
+pub use state::{REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState, is_person};

@@ -26,11 +26,17 @@ const FIRST_MOMENTS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(1);
 /// Time between two looks that counts at most: the system may have been suspended.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
-/// Users of people, not of the system (login.defs(5)).
+/// The first user of a person, not of the system (login.defs(5)), and nobody, who is none.
 const FIRST_PERSON: u32 = 1000;
+const NOBODY: u32 = 65_534;
 /// Most drives, and most accounts for each.
 const MOST_DRIVES: usize = 8;
 const MOST_ACCOUNTS: usize = 16;
+
+/// Whether a user is a person. Those of a directory service (LDAP, Active Directory) have large numbers.
+pub fn is_person(uid: u32) -> bool {
+    uid >= FIRST_PERSON && uid != NOBODY
+}
 
 /// Whose reason: a user's, or where the kernel does not tell sessions apart the system's.
 type Account = Option<u32>;
@@ -201,7 +207,7 @@ impl ShieldState {
         let mut actions = Vec::new();
         match event {
             ShieldEvent::Launch { uid, drive } => {
-                if uid >= FIRST_PERSON {
+                if is_person(uid) {
                     self.last_person = Some(now);
                 }
                 self.reason(Some(uid), drive, now, true);

@@ -112,7 +112,7 @@ impl Default for PrefetchConfig {
             // The paper's apps gained another 1.8 % to 4.8 % from it (§5.2).
             dynamic: true,
             // Only withheld launches show what prefetching is worth. They cost a twentieth of the gain
-            // (`policy::WITHHELD_ONE_IN`).
+            // (`WITHHELD_ONE_IN` in `policy::gain`).
             withhold: true,
             // Two seconds of reads every three months; without them, schedules rest on guesses.
             probe: true,
