@@ -45,7 +45,7 @@ pub use managed::Managed;
 pub use no_gain::{NoGainFacts, NoGainReason, why_no_gain};
 pub use obsolete::{Checked, Finding, check_files};
 pub use shield::{
-    DriveLook, Lever, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState,
+    DriveLook, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState, WriteLimits,
     is_person,
 };
 pub use took::{CompletionPage, took_us};

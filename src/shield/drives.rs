@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::drive::{ChangeId, KnobError, Knobs, Setting, Sysfs, Undone};
 use crate::model::DriveClass;
-use crate::policy::{DriveLook, Lever};
+use crate::policy::{DriveLook, WriteLimits};
 
 /// Rates are of looks that are this far apart.
 const LEAST_INTERVAL: Duration = Duration::from_millis(50);
@@ -96,8 +96,8 @@ impl Drives {
     ///
     /// # Errors
     /// Why it cannot be, or that others have set it. Then the caller releases the drive.
-    pub fn set(&mut self, drive: u64, lever: &Lever) -> Result<(), String> {
-        let wanted = self.settings(drive, lever);
+    pub fn set(&mut self, drive: u64, limits: &WriteLimits) -> Result<(), String> {
+        let wanted = self.settings(drive, limits);
         let earlier = self.set.remove(&drive).unwrap_or_default();
         let mut kept = Vec::new();
         let mut done = Ok(());
@@ -151,17 +151,17 @@ impl Drives {
         }
     }
 
-    /// The files that a lever is, with their values, in the order in which they are set.
-    fn settings(&self, drive: u64, lever: &Lever) -> Vec<(PathBuf, String)> {
+    /// The files that limits are, with their values, in the order in which they are set.
+    fn settings(&self, drive: u64, limits: &WriteLimits) -> Vec<(PathBuf, String)> {
         let knob = |name: &str| self.sysfs.queue_knob(drive, name);
-        let scheduler = lever.scheduler.as_ref();
+        let scheduler = limits.scheduler.as_ref();
         let scheduler = scheduler.and_then(|name| Some((knob("scheduler")?, name.clone())));
         // The file is there once the scheduler is.
-        let depth = lever.async_depth.and_then(|depth| {
+        let depth = limits.async_depth.and_then(|depth| {
             let path = knob("scheduler")?.with_file_name("iosched/async_depth");
             Some((path, depth.to_string()))
         });
-        let largest = lever
+        let largest = limits
             .max_sectors_kb
             .and_then(|kib| Some((knob("max_sectors_kb")?, kib.to_string())));
         [scheduler, depth, largest].into_iter().flatten().collect()
@@ -284,12 +284,12 @@ mod tests {
         }
 
         fn set(&mut self, depth: u64, kb: Option<u64>) -> Result<(), String> {
-            let lever = Lever {
+            let limits = WriteLimits {
                 scheduler: None,
                 async_depth: Some(depth),
                 max_sectors_kb: kb,
             };
-            self.drives.set(SDA, &lever)
+            self.drives.set(SDA, &limits)
         }
     }
 

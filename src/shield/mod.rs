@@ -171,9 +171,9 @@ mod tests {
         }
     }
 
-    /// The whole way of a launch: through the pipe, a look at the drive, and the lever; and back when it is stopped.
+    /// The whole way of a launch: through the pipe, a look at the drive, and the limits; and back when it is stopped.
     #[test]
-    fn a_launch_from_a_drive_that_is_written_has_its_lever_set_until_the_shield_stops() {
+    fn a_launch_from_a_drive_that_is_written_has_its_writes_limited_until_the_shield_stops() {
         let root = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(root.path()).unwrap();
         let disk = base.join("devices/sda");

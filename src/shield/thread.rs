@@ -145,18 +145,18 @@ impl ShieldThread {
         match action {
             ShieldAction::Set {
                 drive,
-                lever,
+                limits,
                 uid,
                 before,
             } => {
                 let shielding = Shielding {
                     dev: drive,
-                    target: format!("{}: {lever}", self.drives.name(drive)),
+                    target: format!("{}: {limits}", self.drives.name(drive)),
                     uid,
                     written_before: before,
                     ..Shielding::default()
                 };
-                match self.drives.set(drive, &lever) {
+                match self.drives.set(drive, &limits) {
                     Ok(()) => {
                         self.tell(|status| status.begins(shielding));
                         None

@@ -14,8 +14,8 @@
 //! counts for [`REASON_LASTS`], on the account of its user. [`ShieldState::step`] takes what happened and what was seen, and
 //! returns what to do.
 
-mod lever;
+mod limits;
 mod state;
 
-pub use lever::{DriveLook, Lever};
+pub use limits::{DriveLook, WriteLimits};
 pub use state::{REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState, is_person};

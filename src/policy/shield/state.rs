@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::lever::{DriveLook, LAST_STEP, Lever, Verdict, judge};
+use super::limits::{DriveLook, LAST_STEP, Verdict, WriteLimits, judge};
 
 /// For how long a launch, or a report that tasks wait, is a reason.
 pub const REASON_LASTS: Duration = Duration::from_secs(60);
@@ -11,13 +11,13 @@ pub const REASON_LASTS: Duration = Duration::from_secs(60);
 const LAUNCH: Duration = Duration::from_secs(10);
 /// A drive that was not written for so long is written no longer. The kernel writes back in bursts.
 const QUIET: Duration = Duration::from_secs(3);
-/// What the writers get is measured over so much time: without the lever, and at each of its steps. No launch is under
+/// What the writers get is measured over so much time: without limits, and at each step of them. No launch is under
 /// way, and only time in which the drive is written counts.
 const BEFORE: Duration = Duration::from_secs(1);
 const DURING: Duration = Duration::from_secs(5);
 /// A drive of which something could not be set is left alone for so long.
 const REST: Duration = Duration::from_secs(60);
-/// The lever is in force on one account for this much of a window. The window begins with the first use.
+/// Limits are in force on one account for this much of a window. The window begins with the first use.
 const WINDOW: Duration = Duration::from_secs(600);
 const SHARE: Duration = Duration::from_secs(300);
 /// Looks are this far apart: in the first moments of a launch from a drive that is not shielded, and otherwise.
@@ -55,7 +55,7 @@ pub enum ShieldEvent {
         /// Whether somebody is logged in.
         logged_in: bool,
     },
-    /// The lever of this drive cannot be set, or others have set something of it.
+    /// The limits of this drive cannot be set, or others have set something of it.
     Failed { drive: u64 },
 }
 
@@ -67,10 +67,10 @@ pub enum ShieldAction {
         /// The drive.
         drive: u64,
         /// What is to be set of it.
-        lever: Lever,
+        limits: WriteLimits,
         /// On whose account; of several, one.
         uid: Option<u32>,
-        /// What it wrote without the lever, in bytes per second, if that is known.
+        /// What it wrote without limits, in bytes per second, if that is known.
         before: Option<u64>,
     },
     /// Everything of the drive is as before.
@@ -84,7 +84,7 @@ pub enum ShieldAction {
     },
 }
 
-/// Why a lever is let go.
+/// Why limits are taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
     /// The drive is written no longer.
@@ -169,7 +169,7 @@ struct Drive {
     reasons: BTreeMap<Account, Duration>,
     last_launch: Option<Duration>,
     not_written_since: Option<Duration>,
-    /// What it wrote without the lever.
+    /// What it wrote without limits.
     before: Option<u64>,
 }
 
@@ -342,7 +342,7 @@ impl ShieldState {
         }
     }
 
-    /// Has the accounts pay for this time, whose reasons keep a lever in force.
+    /// Has the accounts pay for this time, whose reasons keep limits in force.
     fn charge(&mut self, passed: Duration, now: Duration) {
         self.used.retain(|_, used| now < used.since + WINDOW);
         let in_force = self.drives.values().filter(|drive| drive.is_in_force());
@@ -358,7 +358,7 @@ impl ShieldState {
     }
 }
 
-/// What follows from a look at a drive whose lever is wanted, on this account, so long after the last look.
+/// What follows from a look at a drive whose limits are wanted, on this account, so long after the last look.
 fn look_at(
     number: u64,
     drive: &mut Drive,
@@ -424,10 +424,10 @@ fn look_at(
                     return;
                 }
             }
-            match Lever::at(*step, as_it_was) {
-                Some(lever) => actions.push(ShieldAction::Set {
+            match WriteLimits::at(*step, as_it_was) {
+                Some(limits) => actions.push(ShieldAction::Set {
                     drive: number,
-                    lever,
+                    limits,
                     uid,
                     before: drive.before,
                 }),
@@ -441,7 +441,7 @@ fn look_at(
     }
 }
 
-/// The phase of a drive whose lever is to be in force from now on.
+/// The phase of a drive whose limits are to be in force from now on.
 fn begin(
     number: u64,
     drive: &Drive,
@@ -449,13 +449,13 @@ fn begin(
     uid: Account,
     actions: &mut Vec<ShieldAction>,
 ) -> DrivePhase {
-    let Some(lever) = Lever::at(0, look) else {
+    let Some(limits) = WriteLimits::at(0, look) else {
         // Nothing can be set of it.
         return DrivePhase::GivenWay;
     };
     actions.push(ShieldAction::Set {
         drive: number,
-        lever,
+        limits,
         uid,
         before: drive.before,
     });
@@ -467,7 +467,7 @@ fn begin(
     }
 }
 
-/// Lets the lever of a drive go, if it is in force. The caller says what comes next.
+/// Takes the limits of a drive away, if they are in force. The caller says what comes next.
 fn release(number: u64, drive: &mut Drive, why: ReleaseReason, actions: &mut Vec<ShieldAction>) {
     if let DrivePhase::InForce { tally, .. } = drive.phase {
         actions.push(ShieldAction::Release {

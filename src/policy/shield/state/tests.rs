@@ -27,7 +27,7 @@ struct WriterScene {
     now: Duration,
     logged_in: bool,
     /// What is set of each drive.
-    set: BTreeMap<u64, Lever>,
+    set: BTreeMap<u64, WriteLimits>,
     released: Vec<ReleaseReason>,
     /// For how long something was set of any drive.
     in_force: Duration,
@@ -39,8 +39,8 @@ impl WriterScene {
         self.state = state;
         for action in actions {
             match action {
-                ShieldAction::Set { drive, lever, .. } => {
-                    assert_ne!(self.set.insert(drive, lever.clone()), Some(lever));
+                ShieldAction::Set { drive, limits, .. } => {
+                    assert_ne!(self.set.insert(drive, limits.clone()), Some(limits));
                 }
                 ShieldAction::Release { drive, why, .. } => {
                     assert!(
@@ -62,7 +62,7 @@ impl WriterScene {
     }
 
     /// Time passes, in which every drive is written at a rate that depends on what is set of it.
-    fn passes(&mut self, time: Duration, rate: impl Fn(Option<&Lever>) -> u64) {
+    fn passes(&mut self, time: Duration, rate: impl Fn(Option<&WriteLimits>) -> u64) {
         let end = self.now + time;
         while let Some(left) = self.state.next_look(self.now)
             && self.now + left <= end
@@ -91,7 +91,7 @@ fn a_launch_beside_a_writer_is_shielded_at_once_and_for_a_minute() {
     let mut scene = WriterScene::default();
     scene.launch(USER);
     scene.passes(Duration::from_millis(1), |_| 50 * MB);
-    assert_eq!(scene.set.get(&DRIVE), Lever::at(0, &look(1)).as_ref());
+    assert_eq!(scene.set.get(&DRIVE), WriteLimits::at(0, &look(1)).as_ref());
     scene.passes(seconds(58), |_| 50 * MB);
     assert!(scene.set.contains_key(&DRIVE), "{:?}", scene.released);
     scene.passes(seconds(3), |_| 50 * MB);
@@ -150,13 +150,14 @@ fn nothing_is_done_where_nobody_is() {
 }
 
 #[test]
-fn the_lever_gives_way_in_steps_to_writers_that_lose_too_much() {
+fn the_limits_give_way_in_steps_to_writers_that_lose_too_much() {
     let mut scene = WriterScene {
         logged_in: true,
         ..WriterScene::default()
     };
     // The writers get less, the smaller the requests are.
-    let rate = |lever: Option<&Lever>| match lever.and_then(|lever| lever.max_sectors_kb) {
+    let rate = |limits: Option<&WriteLimits>| match limits.and_then(|limits| limits.max_sectors_kb)
+    {
         Some(128) => 20 * MB,
         Some(256) => 45 * MB,
         _ => 50 * MB,
@@ -170,7 +171,7 @@ fn the_lever_gives_way_in_steps_to_writers_that_lose_too_much() {
         ..WriterScene::default()
     };
     scene.waits(Some(USER));
-    let rate = |lever: Option<&Lever>| match lever.and_then(|lever| lever.async_depth) {
+    let rate = |limits: Option<&WriteLimits>| match limits.and_then(|limits| limits.async_depth) {
         Some(depth) => 6 * MB * depth,
         None => 50 * MB,
     };
@@ -180,7 +181,7 @@ fn the_lever_gives_way_in_steps_to_writers_that_lose_too_much() {
 }
 
 #[test]
-fn writers_that_become_slower_by_themselves_are_not_the_levers_fault() {
+fn writers_that_become_slower_by_themselves_are_not_the_limits_fault() {
     let mut scene = WriterScene {
         logged_in: true,
         ..WriterScene::default()
@@ -188,7 +189,7 @@ fn writers_that_become_slower_by_themselves_are_not_the_levers_fault() {
     scene.waits(Some(USER));
     scene.passes(seconds(8), |_| 50 * MB);
     scene.passes(seconds(40), |_| 20 * MB);
-    assert_eq!(scene.set.get(&DRIVE), Lever::at(0, &look(1)).as_ref());
+    assert_eq!(scene.set.get(&DRIVE), WriteLimits::at(0, &look(1)).as_ref());
     assert!(scene.released.is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! The lever: what is set of a drive, in steps from tight to loose, and when the next step is due.
+//! The limits of a drive's writes: what is set of it, in steps from tight to loose, and when the next step is due.
 
 use std::fmt;
 
@@ -16,11 +16,11 @@ const REQUEST_KB_ONE_COMMAND: u64 = 64;
 /// The first step's `async_depth`: one request in each part of mq-deadline's map of tags (`dd_limit_depth`), of which
 /// there are four. Each step doubles it, and the largest request.
 const ASYNC_DEPTH: u64 = 1;
-/// The last step. Behind it the lever is let go.
+/// The last step. Behind it nothing is set any more.
 pub(super) const LAST_STEP: u32 = 2;
 /// What the writers keep of their throughput, in percent: backups and copies go on at nearly their speed.
 const KEPT_PERCENT: u128 = 80;
-/// A looser step that gives them less than this of what they had before, in percent, shows that the lever was not what
+/// A looser step that gives them less than this of what they had before, in percent, shows that the limits were not what
 /// they were slowed down by: each step doubles what it allows.
 const GAIN_PERCENT: u128 = 105;
 
@@ -50,7 +50,7 @@ impl DriveLook {
 
 /// What is set of a drive; `None` is left as it is, or as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lever {
+pub struct WriteLimits {
     /// Its I/O scheduler.
     pub scheduler: Option<String>,
     /// How many requests mq-deadline takes of writes and other asynchronous ones, in each part of its map of tags.
@@ -59,10 +59,10 @@ pub struct Lever {
     pub max_sectors_kb: Option<u64>,
 }
 
-impl Lever {
+impl WriteLimits {
     /// What is set at a step, from 0, the tightest, of a drive that looked like this when nothing was set. `None`:
     /// nothing would change. A drive with bfq, which somebody has chosen, keeps it.
-    pub(super) fn at(step: u32, drive: &DriveLook) -> Option<Lever> {
+    pub(super) fn at(step: u32, drive: &DriveLook) -> Option<WriteLimits> {
         let known = [FEW_WRITES, FAIR];
         let has_one = known.contains(&drive.scheduler.as_str());
         let can_have = |name: &&str| drive.schedulers.iter().any(|known| known == name);
@@ -73,16 +73,16 @@ impl Lever {
             false => REQUEST_KB,
         };
         let largest = largest << step;
-        let lever = Lever {
+        let limits = WriteLimits {
             scheduler: other.map(str::to_owned),
             async_depth: takes_few.then_some(ASYNC_DEPTH << step),
             max_sectors_kb: (drive.max_sectors_kb > largest).then_some(largest),
         };
-        (lever != Lever::default()).then_some(lever)
+        (limits != WriteLimits::default()).then_some(limits)
     }
 }
 
-impl fmt::Display for Lever {
+impl fmt::Display for WriteLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheduler = self
             .scheduler
@@ -110,7 +110,7 @@ pub(super) enum Verdict {
     Tighter,
 }
 
-/// What to do about a step at which a drive writes `during`, in bytes per second. Without the lever it wrote `before`,
+/// What to do about a step at which a drive writes `during`, in bytes per second. Without limits it wrote `before`,
 /// and at the step before this one `tighter`, if there was one.
 pub(super) fn judge(before: u64, tighter: Option<u64>, during: u64) -> Verdict {
     let percent_of = |rate: u64| u128::from(during) * 100 / u128::from(rate.max(1));
@@ -136,8 +136,8 @@ mod tests {
         }
     }
 
-    fn lever(scheduler: Option<&str>, depth: Option<u64>, kb: Option<u64>) -> Option<Lever> {
-        Some(Lever {
+    fn limits(scheduler: Option<&str>, depth: Option<u64>, kb: Option<u64>) -> Option<WriteLimits> {
+        Some(WriteLimits {
             scheduler: scheduler.map(str::to_owned),
             async_depth: depth,
             max_sectors_kb: kb,
@@ -145,46 +145,51 @@ mod tests {
     }
 
     #[test]
-    fn the_lever_is_what_the_scheduler_allows() {
+    fn the_limits_are_what_the_scheduler_allows() {
         let all = ["none", "mq-deadline", "bfq"];
         for (drive, expected) in [
             (
                 drive("none", &all, 1280),
-                lever(Some("mq-deadline"), Some(1), Some(128)),
+                limits(Some("mq-deadline"), Some(1), Some(128)),
             ),
             (
                 drive("mq-deadline", &all, 1280),
-                lever(None, Some(1), Some(128)),
+                limits(None, Some(1), Some(128)),
             ),
-            (drive("bfq", &all, 1280), lever(None, None, Some(128))),
+            (drive("bfq", &all, 1280), limits(None, None, Some(128))),
             (
                 drive("none", &["none", "bfq"], 1280),
-                lever(Some("bfq"), None, Some(128)),
+                limits(Some("bfq"), None, Some(128)),
             ),
-            (drive("none", &["none"], 1280), lever(None, None, Some(128))),
+            (
+                drive("none", &["none"], 1280),
+                limits(None, None, Some(128)),
+            ),
             (drive("none", &["none"], 128), None),
         ] {
-            assert_eq!(Lever::at(0, &drive), expected, "{drive:?}");
+            assert_eq!(WriteLimits::at(0, &drive), expected, "{drive:?}");
         }
         let card = DriveLook {
             one_command: true,
             ..drive("mq-deadline", &all, 256)
         };
         for (step, expected) in [
-            (0, lever(None, Some(1), Some(64))),
-            (1, lever(None, Some(2), Some(128))),
-            (LAST_STEP, lever(None, Some(4), None)),
+            (0, limits(None, Some(1), Some(64))),
+            (1, limits(None, Some(2), Some(128))),
+            (LAST_STEP, limits(None, Some(4), None)),
         ] {
-            assert_eq!(Lever::at(step, &card), expected, "{step}");
+            assert_eq!(WriteLimits::at(step, &card), expected, "{step}");
         }
         assert_eq!(
-            Lever::at(0, &drive("none", &all, 512)).unwrap().to_string(),
+            WriteLimits::at(0, &drive("none", &all, 512))
+                .unwrap()
+                .to_string(),
             "scheduler mq-deadline, few writes at a time (async_depth 1), requests of 128 KiB"
         );
     }
 
     #[test]
-    fn the_writers_keep_four_fifths_unless_the_lever_is_not_what_slows_them_down() {
+    fn the_writers_keep_four_fifths_unless_the_limits_are_not_what_slows_them_down() {
         for (before, tighter, during, expected) in [
             (100, None, 80, Verdict::Stays),
             (100, None, 79, Verdict::Looser),
