@@ -43,8 +43,8 @@ pub fn main(state_dir: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the running service's shield does and did; `None` if no service runs, or it does not answer. What the system
-/// lacks for it is among the checks.
+/// What the running service's shield does and did; `None` if no service runs, or it does not answer. Whether the system
+/// lets drives be shielded is among the checks.
 fn shield() -> Option<ShieldSummary> {
     let client = Client::connect(&Address::System).ok().flatten()?;
     Some(client.status().ok()?.shield)

@@ -203,7 +203,7 @@ fn json(profile: &Profile, summary: &LearnSummary) -> Value {
         "hooks": profile.hooks,
         // Whether a fault on a cached page tells the page that was touched; otherwise one of 16 around it.
         "exact_faults": summary.exact_faults,
-        // Paths that could not be recorded.
+        // Look-ups of paths that could not be recorded.
         "lost_paths": summary.lost_paths,
     })
 }

@@ -14,7 +14,8 @@ use crate::drive::{
 };
 use crate::profile::Store;
 
-/// Measures the drives below `path`, prints each in words and keeps what its reads cost, also if one after it cannot be measured.
+/// Measures the drives below `path`, prints each in words and keeps what its reads cost, also if one after it cannot be
+/// measured.
 pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(), Failure> {
     let sysfs = Sysfs::default();
     let progress = RefCell::new(Progress::new());

@@ -22,7 +22,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of work that begins now. Where standard error is no terminal, or one of lines alone, a line every ten seconds stands for what is drawn.
+    /// Of work that begins now. Where standard error is no terminal, or one that cannot draw, it is a line every ten seconds.
     pub fn new() -> Self {
         let begun = Instant::now();
         Progress {

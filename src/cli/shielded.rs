@@ -23,7 +23,7 @@ const END: Duration = Duration::from_secs(5);
 
 /// The shield of a launch. Dropping it ends it.
 pub struct ShieldedRun {
-    /// Sent to, or dropped: the app has ended.
+    /// Dropped when the app has ended. Nothing is sent.
     end: Option<SyncSender<()>>,
     done: Receiver<Vec<Shielding>>,
 }

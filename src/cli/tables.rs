@@ -182,7 +182,7 @@ mod tests {
     use crate::service::history::Kind;
 
     #[test]
-    fn why_an_app_is_left_alone_stands_below_it() {
+    fn why_an_app_is_in_its_phase_stands_below_it() {
         let app = |app: &str, why: &str| AppState {
             app: app.to_owned(),
             why: why.to_owned(),
@@ -205,12 +205,6 @@ mod tests {
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["learning", "0", "never", "-", "-", "/a"]);
         assert_eq!(lines.len(), 2, "nothing hinders it");
-        let disabled = AppState {
-            why: "nothing is read".to_owned(),
-            ..AppState::default()
-        };
-        let table = apps_table(&[disabled], false);
-        assert_eq!(table[2..], ["    nothing is read"]);
         let app = AppState {
             gain_percent: Some(60),
             cold_with_us: Some(280_000),

@@ -66,7 +66,8 @@ fn json_line(signal: &ServiceSignal) -> Value {
         }),
         ServiceSignal::Ended(launch) => {
             let mut value = json!(launch);
-            // `ended`: a launch is over; with the members of a `LaunchRecord`. Programs that are not managed yet have no `begun`.
+            // `ended`: a launch is over; with the members of a `LaunchRecord`. Programs that are not managed yet have
+            // no `begun`.
             value["type"] = json!("ended");
             value
         }

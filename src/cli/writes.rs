@@ -3,7 +3,7 @@
 use crate::cli::format;
 use crate::service::control::{ShieldSummary, ShieldingState};
 
-/// Times that have ended which are listed; JSON has more.
+/// How many of the shieldings that have ended are listed; JSON has more.
 const LISTED: usize = 5;
 
 /// The shield in lines of text.
@@ -27,7 +27,7 @@ pub fn lines(shield: &ShieldSummary) -> Vec<String> {
     lines
 }
 
-/// One time: when, what was set, for how long, why it ended and what it cost the writers. `mark` goes before it.
+/// One shielding: when, what was set, for how long, why it ended and what it cost the writers. `mark` goes before it.
 pub fn line(mark: &str, shielding: &ShieldingState) -> String {
     let at = format::date(shielding.since_ms / 1000);
     let took = shielding.ended_ms.map(|ended| {

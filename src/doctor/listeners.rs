@@ -2,7 +2,7 @@
 //! lists of allowed programs are.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::AbilityCheck;
@@ -35,6 +35,14 @@ pub fn listener_mask(fdinfo: &str) -> u64 {
     marks.filter_map(mask).fold(0, |all, mask| all | mask)
 }
 
+/// A process that listens.
+struct FanotifyListener {
+    program: String,
+    pid: i32,
+    /// What it has asked for, as [`listener_mask`] has it.
+    mask: u64,
+}
+
 /// Those that there are.
 pub fn permission_listeners() -> AbilityCheck {
     const NAME: &str = "permission events";
@@ -43,24 +51,27 @@ pub fn permission_listeners() -> AbilityCheck {
             "whether another program is asked before files are opened: sudo paralfetch doctor";
         return AbilityCheck::unknown(NAME, "root alone sees who listens", cost);
     }
-    judge(NAME, &found(Path::new("/proc")))
+    match listeners(Path::new("/proc")) {
+        Ok(listeners) => judge(NAME, &listeners),
+        Err(error) => AbilityCheck::useful(
+            NAME,
+            Err(format!("the process table cannot be read: {error}")),
+            "a program that is asked before files are opened, and delays that, is not found",
+        ),
+    }
 }
 
-/// `listeners`: each with its name, process id and mask.
-fn judge(name: &str, listeners: &[(String, i32, u64)]) -> AbilityCheck {
-    let asked = |mask: u64| {
-        let asked = PERMISSIONS.iter().filter(|(bit, _)| mask & bit != 0);
-        asked.map(|(_, what)| *what).collect::<Vec<_>>()
+fn judge(name: &str, listeners: &[FanotifyListener]) -> AbilityCheck {
+    let describe = |listener: &FanotifyListener| {
+        let asked = PERMISSIONS
+            .iter()
+            .filter(|(bit, _)| listener.mask & bit != 0);
+        let asked: Vec<&str> = asked.map(|(_, what)| *what).collect();
+        let program: String = listener.program.chars().map(shown).collect();
+        let (pid, what) = (listener.pid, asked.join(", "));
+        (!asked.is_empty()).then(|| format!("{program} ({pid}) is asked before files are {what}"))
     };
-    let found: Vec<String> = listeners
-        .iter()
-        .filter(|(_, _, mask)| !asked(*mask).is_empty())
-        .map(|(program, pid, mask)| {
-            let program: String = program.chars().map(shown).collect();
-            let what = asked(*mask).join(", ");
-            format!("{program} ({pid}) is asked before files are {what}")
-        })
-        .collect();
+    let found: Vec<String> = listeners.iter().filter_map(describe).collect();
     let found = match found.is_empty() {
         true => Ok("nobody is asked before files are opened".to_owned()),
         false => Err(found.join("; ")),
@@ -68,55 +79,66 @@ fn judge(name: &str, listeners: &[(String, i32, u64)]) -> AbilityCheck {
     AbilityCheck::useful(
         name,
         found,
-        "each open waits for its answer: apps are not prefetched if that takes half a millisecond or more. Have it leave out \
-         the directories of your apps, and then: paralfetch relearn APP",
+        "each open waits for its answer: apps are not prefetched if that takes half a millisecond or more. Have it leave \
+         out the directories of your apps, and then: paralfetch relearn APP",
     )
 }
 
-/// All fanotify listeners, as far as the process table shows them.
-fn found(proc: &Path) -> Vec<(String, i32, u64)> {
+/// All fanotify listeners. A process that has ended meanwhile is none.
+fn listeners(proc: &Path) -> io::Result<Vec<FanotifyListener>> {
     let mut listeners = Vec::new();
-    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
-    for process in processes {
-        let Some(pid) = process
-            .file_name()
-            .to_str()
-            .and_then(|pid| pid.parse().ok())
-        else {
+    for process in fs::read_dir(proc)? {
+        let process = process?;
+        let name = process.file_name();
+        let Some(pid) = name.to_str().and_then(|pid| pid.parse().ok()) else {
             continue;
         };
         let process = process.path();
-        // One that has ended meanwhile has none.
-        let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
-        let is_listener = |link: &Path| {
-            let target = fs::read_link(link);
-            target.is_ok_and(|target| target.as_os_str() == LISTENER)
-        };
-        let masks = descriptors
-            .flatten()
-            .filter(|descriptor| is_listener(&descriptor.path()))
-            .map(|descriptor| {
-                let text = read(&process.join("fdinfo").join(descriptor.file_name()));
-                listener_mask(&text)
-            });
-        let mask = masks.fold(0, |all, mask| all | mask);
+        let mask = mask_of(&process)?;
         if mask != 0 {
-            let program = read(&process.join("comm"));
-            listeners.push((program.trim_end().to_owned(), pid, mask));
+            let program = read(&process.join("comm"))?;
+            let program = program.trim_end().to_owned();
+            listeners.push(FanotifyListener { program, pid, mask });
         }
     }
-    listeners.sort_by_key(|(_, pid, _)| *pid);
-    listeners
+    listeners.sort_by_key(|listener| listener.pid);
+    Ok(listeners)
+}
+
+/// The events that a process has asked for, through all of its descriptors.
+fn mask_of(process: &Path) -> io::Result<u64> {
+    let mut mask = 0;
+    let descriptors = unless_gone(fs::read_dir(process.join("fd")))?;
+    for descriptor in descriptors.into_iter().flatten() {
+        let Some(descriptor) = unless_gone(descriptor)? else {
+            continue;
+        };
+        let target = unless_gone(fs::read_link(descriptor.path()))?;
+        if target.is_some_and(|target| target.as_os_str() == LISTENER) {
+            let fdinfo = process.join("fdinfo").join(descriptor.file_name());
+            mask |= listener_mask(&read(&fdinfo)?);
+        }
+    }
+    Ok(mask)
 }
 
 /// The beginning of a file of /proc; empty if it is gone.
-fn read(path: &Path) -> String {
+fn read(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
-    let file = File::open(path);
-    let read = file.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
-    match read {
-        Ok(_) => String::from_utf8_lossy(&text).into_owned(),
-        Err(_) => String::new(),
+    if let Some(file) = unless_gone(File::open(path))? {
+        unless_gone(file.take(MOST_BYTES).read_to_end(&mut text))?;
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// `None` if the process or descriptor does not exist any more.
+fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // A process that ends between open and read.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -170,8 +192,8 @@ mod tests {
         process("9", "liar", "/tmp/anon_inode:[fanotify]", SCANNER);
         process("self", "scan", LISTENER, SCANNER);
         fs::create_dir(dir.path().join("10")).unwrap();
-        let found = found(dir.path());
-        let pids: Vec<i32> = found.iter().map(|(_, pid, _)| *pid).collect();
+        let found = listeners(dir.path()).unwrap();
+        let pids: Vec<i32> = found.iter().map(|listener| listener.pid).collect();
         assert_eq!(pids, [8, 70]);
         let check = judge("x", &found);
         assert_eq!(check.level, AbilityLevel::Less);
@@ -181,8 +203,22 @@ mod tests {
         assert!(named && !check.found.contains('\u{1b}'), "{}", check.found);
         assert!(!check.found.contains("watcher"), "{}", check.found);
         assert_eq!(judge("x", &found[..1]).level, AbilityLevel::Ok);
-        let all = [("a".to_owned(), 1, 0x7_0000)];
-        let found = judge("x", &all).found;
+        let all = FanotifyListener {
+            program: "a".to_owned(),
+            pid: 1,
+            mask: 0x7_0000,
+        };
+        let found = judge("x", &[all]).found;
         assert!(found.ends_with("are opened, read, executed"), "{found}");
+    }
+
+    #[test]
+    fn a_process_table_that_cannot_be_read_is_not_one_without_listeners() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(listeners(&dir.path().join("none")).is_err());
+        fs::create_dir(dir.path().join("7")).unwrap();
+        assert!(listeners(dir.path()).unwrap().is_empty(), "it has ended");
+        fs::write(dir.path().join("7/fd"), "").unwrap();
+        assert!(listeners(dir.path()).is_err());
     }
 }

@@ -100,7 +100,8 @@ pub struct Diagnosis {
 }
 
 /// Looks at everything, without root at what everybody may. Takes part of a second; the calling thread must be the
-/// process's main thread, as for learning. Changes nothing. `state_dir` is where models of drives are kept.
+/// process's main thread, as for learning. Changes nothing. `state_dir` is
+/// where it is kept what drives were measured to cost.
 pub fn diagnose(state_dir: &Path) -> Diagnosis {
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy().into_owned();

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use super::misses::{FileNow, MissReason};
 use crate::model::ranges::RangeSet;
-use crate::model::{InodeId, Learned, OwnRead};
-use crate::model::{PAGE_SIZE, Place, PrefetchReport, Profile, Skipped};
+use crate::model::{InodeId, Learned, OwnRead, PAGE_SIZE, Place, PrefetchReport, Profile, Skipped};
 
 /// A profile, indexed by file and page, with what its prefetch skipped.
 pub struct KnownFiles<'a> {
@@ -17,7 +16,7 @@ pub struct KnownFiles<'a> {
     /// By present device number and path.
     paths: HashMap<(u64, &'a [u8]), u32>,
     scheduled: HashMap<Place, RangeSet>,
-    /// Pages that earlier launches, or helpers of theirs, have read once and the profile lacks.
+    /// Pages that one earlier launch, or a helper of it, has read and the schedule lacks.
     missed: HashMap<Place, RangeSet>,
     /// Pages that were skipped because the file is gone or shorter.
     stale: HashMap<Place, RangeSet>,
@@ -61,7 +60,7 @@ impl<'a> KnownFiles<'a> {
         }
         for entry in &profile.entries {
             let pages = known.scheduled.entry(entry.span.place).or_default();
-            pages.insert(entry.span.start..entry.span.end());
+            pages.insert(entry.span.pages());
         }
         for read in profile.helpers.iter().filter(|read| !read.recurs) {
             let pages = known.missed.entry(read.entry.span.place).or_default();
@@ -73,7 +72,7 @@ impl<'a> KnownFiles<'a> {
                 _ => &mut known.skipped,
             };
             let pages = skipped.entry(span.place).or_default();
-            pages.insert(span.start..span.end());
+            pages.insert(span.pages());
         }
         known
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::known_files::KnownFiles;
-use super::misses::{FileLookUp, PageFate};
+use super::misses::FileLookUp;
 use crate::model::{InodeId, MissKind, OwnRead};
 
 /// The kind of each of these reads, which the profile lacks, in the same order.
@@ -34,7 +34,7 @@ fn kind_of_file(
     if !system.can_be_learned(key) {
         return Some(MissKind::Unreadable);
     }
-    if key.ino != 0 && system.file(key).fate != PageFate::Unchanged {
+    if key.ino != 0 && system.file(key).is_written() {
         return Some(MissKind::Written);
     }
     if known.device(key.dev).is_none() {
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
     use crate::fs::ext4::BlockKind;
-    use crate::judge::FileNow;
+    use crate::judge::{FileNow, PageFate};
     use crate::model::{
         By, File, HelperRead, Learned, Place, PrefetchEntry, PrefetchReport, Profile, Span,
     };

@@ -94,8 +94,9 @@ pub struct Observed<'a> {
 /// Makes the launch sequence of what was traced, by asking the system about each file and device. `class`
 /// gives a device's class by its number (`st_dev`).
 ///
-/// `None` if `is_late` says before the end that it takes too long. What cannot be resolved is left out and reported. Dirty data should have been written back
-/// (`sync`) since files were last changed, or their blocks may have no place on the disk yet.
+/// `None` if `is_late` says before the end that it takes too long. What cannot be resolved is left out and reported. Dirty
+/// data should have been written back (`sync`) since files were last changed, or their blocks may have no place on the disk
+/// yet.
 pub fn resolve(
     observed: &Observed<'_>,
     mounts: &MountTable,

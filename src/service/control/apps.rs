@@ -16,7 +16,7 @@ use crate::fs::mounts::MountTable;
 use crate::fs::safe_open;
 use crate::fs::visible::VisibleNames;
 use crate::model::UserApp;
-use crate::policy::Phase;
+use crate::policy::{DecisionReason, Phase};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
 use crate::service::discovery::{check_named, is_public};
@@ -242,8 +242,13 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
         Phase::Learning { .. } => {
             let objection = record.marks.objection();
             let why = objection.map(|why| format!("its launches cannot be seen: {why}"));
-            let again = || record.managed.learned_again_for().map(reason_text);
-            ("learning", why.or_else(again).unwrap_or_default())
+            // That somebody has asked for it hinders nothing.
+            let again = record.managed.learned_again_for();
+            let again = again.filter(|&reason| reason != DecisionReason::Asked);
+            (
+                "learning",
+                why.or_else(|| again.map(reason_text)).unwrap_or_default(),
+            )
         }
         Phase::Prefetching => ("prefetching", unclear().unwrap_or_default()),
         Phase::Disabled { off, .. } => ("disabled", off_reason(off)),
@@ -305,7 +310,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::policy::Managed;
+    use crate::policy::{Managed, Observation, PhaseRequest};
     use crate::profile::generate::sample;
     use crate::service::marks::Marks;
 
@@ -427,6 +432,31 @@ mod tests {
             profile.unclear.clone_from(&unclear);
             let state = state_of(&record, Some(&profile));
             assert_eq!(state.why, unclear.unwrap_or_default());
+        }
+    }
+
+    #[test]
+    fn an_app_that_is_learned_on_request_has_no_reason_and_one_that_is_learned_again_has() {
+        let key = UserApp::new(1, "/usr/bin/a");
+        let mut record = Record::new(key, "A".into(), Added::User, Marks::default());
+        let profile = CachedProfile::load(&sample("/usr/bin/a")).unwrap();
+        let known = Managed::with_profile(profile.class, &profile.history);
+        let asked = |request| Observation::Asked(request);
+        for (managed, observed, has_reason) in [
+            (Managed::default(), asked(PhaseRequest::Prefetch), false),
+            (known.clone(), asked(PhaseRequest::Learn), false),
+            (known, Observation::NewExecutable, true),
+        ] {
+            record.managed = managed;
+            record.managed.next(0, &observed);
+            let state = state_of(&record, Some(&profile));
+            assert_eq!(state.phase, "learning", "{observed:?}");
+            assert_eq!(
+                !state.why.is_empty(),
+                has_reason,
+                "{observed:?}: {}",
+                state.why
+            );
         }
     }
 

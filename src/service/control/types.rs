@@ -28,7 +28,8 @@ pub struct AppState {
     /// its user asked for that, and else for 30 days.
     #[serde(with = "member")]
     pub phase: String,
-    /// Why it is disabled, is learned again, cannot be learned, or is prefetched in part only; else empty.
+    /// Why it is disabled, is learned again without having been asked for, cannot be learned, or is prefetched in part only;
+    /// else empty.
     #[serde(with = "member")]
     pub why: String,
     /// Why it is managed: `user` (the administrator named it, or it was learned by hand), `owner` (its user named it),

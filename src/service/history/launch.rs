@@ -117,8 +117,8 @@ pub struct LaunchRecord {
     /// Read requests that its own tasks had to make until it was complete: synchronous readaheads (paper §4.3).
     #[serde(with = "member")]
     pub own_readaheads: u64,
-    /// Context switches of its tasks into a wait for the drive while it was prefetched (paper §3.3); missing if it was not, or if
-    /// that was cut off.
+    /// Context switches of its tasks into a wait for the drive while it was prefetched (paper §3.3); missing if it was not,
+    /// or if that was cut off.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub switches: Option<u64>,
     /// Prefetch entries of the schedule; missing like `switches`.
