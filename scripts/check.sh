@@ -22,8 +22,8 @@ format() {
     cargo fmt --manifest-path "$FUZZ_MANIFEST" --check
 }
 
-# In the release build's profile, here and below: what crates of others need of C and of the compiler is then made once for
-# lints, documentation, unit tests and the release tests.
+# In the release build's profile, here and below, so that lints, documentation, unit tests and the release tests share the
+# crates of others, with their C code.
 lints() { cargo clippy --workspace --all-targets --release --locked -- -D warnings; }
 
 scripts() {
@@ -49,17 +49,21 @@ documentation() {
 # Our own crates as debug builds have them, for the compiler's checks of arithmetic. A test that waits for ever fails like
 # any other.
 unit_tests() {
-    local program crate status=0 debug=()
-    for crate in $(members); do
+    local programs program crates crate status=0 debug=()
+    # First into variables: in the loops, a failure would go unseen, and these checks or all tests be left out.
+    crates=$(members)
+    for crate in $crates; do
         debug+=(--config "profile.release.package.$crate.opt-level=0"
             --config "profile.release.package.$crate.debug=\"line-tables-only\""
             --config "profile.release.package.$crate.debug-assertions=true"
             --config "profile.release.package.$crate.overflow-checks=true")
     done
+    programs=$(cargo test --workspace --lib --release --locked "${debug[@]}" --no-run \
+        --message-format=json-render-diagnostics | test_programs)
+    [[ -n $programs ]] || die "cargo named no test program"
     while read -r program; do
         (cd "$REPO" && as_invoker timeout --kill-after=10 "$UNIT_SECONDS" "$program") 2>&1 | tee -a "$TESTS_LOG" || status=1
-    done < <(cargo test --workspace --lib --release --locked "${debug[@]}" --no-run \
-        --message-format=json-render-diagnostics | test_programs)
+    done <<<"$programs"
     return "$status"
 }
 

@@ -56,13 +56,25 @@ start_boot() {
     BOOT_LOG=$TARGET_DIR/boot.log
     run_program "$(test_program "$name")" "$filter" >"$BOOT_LOG" 2>&1 </dev/null &
     BOOT=$!
-    # Ctrl-C does not reach what runs in the background.
-    trap 'kill "$BOOT" 2>/dev/null || true' INT TERM
+    trap 'end_tree "$BOOT"; exit 130' INT
+    trap 'end_tree "$BOOT"; exit 143' TERM
+}
+
+# end_tree PID: asks a process and all that it has started to end. Ctrl-C does not reach what runs in the background, and
+# timeout(1) only passes on what reaches itself.
+end_tree() {
+    local children=() child
+    # The line has no end, and is missing where the process has ended.
+    { read -ra children <"/proc/$1/task/$1/children"; } 2>/dev/null || true
+    for child in "${children[@]}"; do end_tree "$child"; done
+    # It may have ended with its child.
+    as_root kill "$1" 2>/dev/null || true
 }
 
 # finish_boot: waits for its verdict, which is read from its log: parts are subshells, which cannot wait for another's child.
+# The limit is for a process id that has passed to another process meanwhile.
 finish_boot() {
-    tail --pid="$BOOT" --lines=+1 --follow "$BOOT_LOG"
+    timeout "$((PROGRAM_MINUTES + 2))m" tail --pid="$BOOT" --lines=+1 --follow "$BOOT_LOG"
     grep -q '^test result: ok' "$BOOT_LOG"
 }
 
@@ -74,6 +86,7 @@ run_tests() {
         part "Tests: $name${filter:+ $filter}" run_program "$(test_program "$name")" ${filter:+"$filter"}
     done < <(programs | grep -v '^vm ')
     part "Tests: another kernel (what it took longer than the others)" finish_boot
+    trap - INT TERM
 }
 
 main() {

@@ -350,7 +350,7 @@ impl ManagedApps {
                     None
                 }
                 Ok(Rescheduled::Same) => {
-                    apps.observe(&key, &Observation::NoEffect(apps.rules));
+                    apps.try_next_step(key);
                     None
                 }
                 Err(why) => {
@@ -362,6 +362,18 @@ impl ManagedApps {
         if !is_taken && let Some(record) = self.registry.records.get_mut(key) {
             record.managed.next(now_s(), &Observation::NotRescheduled);
         }
+    }
+
+    /// The schedule would not change. The next step is taken once the worker has done what waits: another job of the same
+    /// launch may change the profile, and what begins with the one before is dropped.
+    fn try_next_step(&self, key: UserApp) {
+        let outbox = self.outbox.clone();
+        self.jobs.run_uncounted(move || {
+            outbox.send(Message::Apps(Box::new(move |apps| {
+                apps.observe(&key, &Observation::NoEffect(apps.rules));
+                None
+            })));
+        });
     }
 
     /// Drives of these apps were measured: each profile is to be scheduled for what they cost once its app has been launched.

@@ -232,7 +232,6 @@ fn capability(name: &str) -> u32 {
         "cap_sys_ptrace" => 19,
         "cap_sys_admin" => 21,
         "cap_sys_nice" => 23,
-        "cap_syslog" => 34,
         _ => panic!("{name} is not known here"),
     }
 }

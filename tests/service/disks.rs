@@ -10,7 +10,7 @@ use paralfetch::drive::drop_caches;
 use crate::running::{Image, Running, WAIT, files_in, number};
 use crate::set_up;
 use common::until;
-use common::{Mounted, succeed};
+use common::{Mounted, lacking, succeed};
 
 #[test]
 fn a_full_disk_costs_nothing_that_was_there() {
@@ -172,7 +172,7 @@ fn nothing_is_prefetched_while_memory_is_short() {
         return;
     };
     if !fs::exists("/proc/pressure/memory").unwrap() {
-        eprintln!("SKIPPED: this kernel does not tell memory pressure");
+        lacking("this kernel does not tell memory pressure");
         return;
     }
     let pressure = image.root.state.path().join("pressure");

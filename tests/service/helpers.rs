@@ -11,6 +11,7 @@ use paralfetch::drive::drop_caches;
 use crate::running::{Image, Launched, Running};
 use crate::{Turn, set_up};
 use common::fake_bus::{APP, Cgroups, make_pipes, reading, served};
+use common::lacking;
 use common::root::pages_of;
 
 /// All pages of a data file.
@@ -119,7 +120,7 @@ fn a_launch_whose_cgroup_limits_reads_is_not_prefetched() {
     let above = cgroups.own.parent().unwrap();
     let controllers = fs::read_to_string(above.join("cgroup.controllers")).unwrap();
     if !controllers.split_ascii_whitespace().any(|it| it == "io") {
-        eprintln!("SKIPPED: the io controller is not one of the hierarchy of version 2");
+        lacking("the io controller is not one of the hierarchy of version 2");
         return;
     }
     fs::write(above.join("cgroup.subtree_control"), "+io").unwrap();

@@ -118,13 +118,16 @@ fn a_launch_whose_opens_another_program_delays_is_left_alone_at_once_and_that_is
     };
     // It goes on without opening anything until somebody writes into the pipe: its prefetch ends before it does.
     image.script("app", "cat /data/*; read line < /end");
-    let pipe = image.root.path().join("end");
-    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    let pipe_path = image.root.path().join("end");
+    let made = Command::new("mkfifo").arg(&pipe_path).status().unwrap();
     assert!(made.success());
-    let let_end = || {
-        let mut pipe = OpenOptions::new().write(true).open(&pipe).unwrap();
-        pipe.write_all(b"\n").unwrap();
-    };
+    // Open for both: nobody waits for the other side to open it, which may have failed.
+    let mut pipe = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe_path)
+        .unwrap();
+    let mut let_end = || pipe.write_all(b"\n").unwrap();
     image.enable("app");
     let id = image.id("app");
     let mut service = image.start();

@@ -95,11 +95,14 @@ pub enum Command {
         /// Its job, in JSON.
         serve: String,
     },
-    /// Puts settings back when a session is gone.
+    /// Restores knobs when the process that changed them is gone: the product starts this program so, too.
     #[command(hide = true)]
     KeepKnobs {
-        /// Where their old values are; without, those that every session sets.
-        dir: Option<PathBuf>,
+        /// Longest wait, in seconds.
+        limit: u64,
+        /// Directory of the record.
+        #[arg(long, value_name = "DIR")]
+        run_dir: PathBuf,
     },
     /// The product's shield, in a process of its own.
     #[command(hide = true)]

@@ -12,7 +12,7 @@ use paralfetch::schedule::formula;
 
 use crate::apps::{self, App, Start};
 use crate::drive::{self, Disk, DriveProfile};
-use crate::experiment::idle::{self, Awake};
+use crate::experiment::idle::Awake;
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::scenario::Scenario;
@@ -73,7 +73,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Service { serve } => serde_json::from_str::<Serve>(&serve)
             .context("these are no places of a service")?
             .run()?,
-        Command::KeepKnobs { dir } => idle::keep_knobs(dir.as_deref())?,
+        Command::KeepKnobs { limit, run_dir } => {
+            paralfetch::drive::keep(&run_dir, Duration::from_secs(limit))?;
+        }
         Command::Shield { job } => serde_json::from_str::<ShieldJob>(&job)
             .context("this is no shield's job")?
             .run()?,
@@ -334,9 +336,25 @@ fn try_apps(args: &args::Image, linger: u64, data: &Data) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use paralfetch::learn::keeper_command;
+
+    use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
-        super::args::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    /// The service, the shield and learning have this program started as if it were `paralfetch`.
+    #[test]
+    fn a_keeper_is_started_as_the_product_starts_it() {
+        let command = keeper_command(Path::new("/run/lab"), Duration::from_secs(90)).unwrap();
+        let words = [command.get_program()]
+            .into_iter()
+            .chain(command.get_args());
+        let Command::KeepKnobs { limit, run_dir } = Cli::parse_from(words).command else {
+            panic!("{command:?}");
+        };
+        assert_eq!((limit, &*run_dir), (90, Path::new("/run/lab")));
     }
 }

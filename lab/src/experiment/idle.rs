@@ -16,11 +16,11 @@
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use paralfetch::drive::{Knobs, keep, restore_leftovers};
+use paralfetch::drive::{Knobs, restore_leftovers};
+use paralfetch::learn::keeper_command;
 
 /// Where the knobs' old values are recorded; a reboot empties it, as it does the knobs.
 const RECORD_DIR: &str = "/run/paralfetch-lab";
@@ -50,8 +50,8 @@ const PAGE_REPORTING: &str = "/sys/module/page_reporting/parameters/page_reporti
 const TOUCHED: usize = 4 << 30;
 const PAGE: usize = 4096;
 
-/// Longest session.
-const LIMIT: Duration = Duration::from_secs(48 * 3600);
+/// Longest session: a process that has changed knobs for longer hangs.
+pub const LONGEST_SESSION: Duration = Duration::from_secs(48 * 3600);
 
 /// The knobs, set; put back when this is dropped, and by a process of its own if we are killed.
 pub struct Awake(Option<Knobs>);
@@ -73,8 +73,8 @@ impl Awake {
         }
         let dir = Path::new(RECORD_DIR);
         restore_leftovers(dir)?;
-        let mut keeper = Command::new(std::env::current_exe()?);
-        keeper.arg("keep-knobs");
+        let keeper = keeper_command(dir, LONGEST_SESSION);
+        let keeper = keeper.context("cannot tell where this program is")?;
         let mut knobs = Knobs::acquire(dir, Some(keeper)).context("is another session running?")?;
         for (knob, value) in there {
             knobs.set(knob, value)?;
@@ -131,14 +131,6 @@ fn available_bytes(meminfo: &str) -> Option<usize> {
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
-}
-
-/// The process that puts knobs back when the session is gone: those of this directory, or of [`Awake`].
-///
-/// # Errors
-/// When one cannot be written.
-pub fn keep_knobs(dir: Option<&Path>) -> Result<()> {
-    Ok(keep(dir.unwrap_or(Path::new(RECORD_DIR)), LIMIT)?)
 }
 
 #[cfg(test)]

@@ -17,12 +17,12 @@ use paralfetch::service::registry::{self, Registry};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::service_state::{Serve, State, id_of, state_dir};
-use crate::child::die_with_parent;
+use crate::child::{self, die_with_parent, ended_within};
 
 /// Interval at which the service's files are polled: without the bus, it cannot notify us.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Longest wait: the service gives up a launch after 30 s and then has to resolve the learned pages.
+/// Longest wait, each time: the service gives up a launch after 30 s and then has to resolve the learned pages.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Starts of log lines.
@@ -108,7 +108,7 @@ impl Service {
     /// Waits until its history has one more launch and the resulting learning or rescheduling is done.
     ///
     /// # Errors
-    /// When it has ended, or has not seen the launch in time.
+    /// When it has ended, has not seen the launch in time, or has not scheduled it anew in time.
     pub fn until_written(&mut self) -> Result<()> {
         let launches = self.launches + 1;
         self.until("has not written the launch down", |service| {
@@ -116,11 +116,13 @@ impl Service {
             Ok(service.log()?.matches(LAUNCH).count() >= launches
                 // Its history is empty for an app that it does not know yet.
                 && service.record()?.is_some()
-                && service.history()?.len() >= launches
-                && service.is_settled()?)
+                && service.history()?.len() >= launches)
         })?;
         self.launches = launches;
-        Ok(())
+        self.until(
+            "has not scheduled the app as its tuning asks",
+            Self::is_settled,
+        )
     }
 
     /// Whether the schedule that its tuning wants is in force.
@@ -143,16 +145,21 @@ impl Service {
             if ended.is_some() || begun.elapsed() > LIMIT {
                 let ended =
                     ended.map_or(String::new(), |status| format!(" and has ended: {status}"));
-                let log = self.log()?;
-                let last: Vec<&str> = log.lines().rev().take(5).collect();
-                bail!(
-                    "the service {not}{ended}; its log ends, last line first: {}",
-                    last.join(" | ")
-                );
+                bail!("the service {not}{ended}; {}", self.last_lines()?);
             }
             std::thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// What it said last, for an error.
+    fn last_lines(&self) -> Result<String> {
+        let log = self.log()?;
+        let last: Vec<&str> = log.lines().rev().take(5).collect();
+        Ok(format!(
+            "its log ends, last line first: {}",
+            last.join(" | ")
+        ))
     }
 
     fn log(&self) -> Result<String> {
@@ -202,10 +209,12 @@ impl Service {
     /// Asks it to end, and waits.
     ///
     /// # Errors
-    /// When its exit status is not 0.
+    /// When its exit status is not 0, or it has not ended in time.
     pub fn stop(mut self) -> Result<()> {
         kill_process(self.pid(), Signal::TERM)?;
-        let status = self.child.wait()?;
+        let Some(status) = ended_within(&mut self.child, LIMIT)? else {
+            bail!("the service does not end; {}", self.last_lines()?);
+        };
         if !status.success() {
             bail!("the service ended with {status}");
         }
@@ -215,9 +224,10 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Fails if it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // One that has ended already is only reaped.
+        if let Err(error) = child::end(&mut self.child) {
+            eprintln!("lab: the service: {error:#}");
+        }
     }
 }
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use paralfetch::drive::Sysfs;
+use paralfetch::learn::keeper_command;
 use paralfetch::model::DriveClass;
 use paralfetch::shield::{People, Shield, ShieldOptions, ShieldStatus, Shielding};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::dialogue::{self, Dialogue, READY};
+use crate::experiment::idle::LONGEST_SESSION;
 
 /// Where its knobs' old values are recorded; a reboot empties it, as it does the knobs.
 const GUARD_DIR: &str = "/run/paralfetch-lab-shield";
@@ -102,13 +104,12 @@ impl ShieldJob {
     /// When the shield cannot be started, or is told nonsense.
     pub fn run(self) -> Result<()> {
         let guard_dir = PathBuf::from(GUARD_DIR);
-        let mut keeper = Command::new(std::env::current_exe()?);
-        keeper.arg("keep-knobs").arg(&guard_dir);
+        let keeper = keeper_command(&guard_dir, LONGEST_SESSION);
         let (dev, class) = self.drive;
         let shield = Shield::start(ShieldOptions {
             people: people(&guard_dir.join("people"))?,
             guard_dir,
-            keeper: Some(keeper),
+            keeper: Some(keeper.context("cannot tell where this program is")?),
             sysfs: Sysfs::default().knowing(dev, class),
         })?;
         serve(shield, dev)

@@ -2,8 +2,8 @@ use std::sync::mpsc::channel;
 
 use super::*;
 use crate::learn::LearnSummary;
-use crate::model::Learned;
-use crate::policy::PhaseRequest;
+use crate::model::{LaunchCounts, Learned, PrefetchReport};
+use crate::policy::{LaunchFigures, PhaseRequest, TuningEnd};
 use crate::profile::generate::sample;
 use crate::service::config::HistoryConfig;
 use crate::service::mailbox::{Inbox, mailbox};
@@ -146,6 +146,70 @@ fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
     take_results(&mut apps, &inbox);
     assert_eq!(shift(&apps), None);
     assert!(apps.store.load(profile().app.key()).unwrap().is_none());
+}
+
+/// A cold launch whose prefetch came too late, so that tuning takes a step.
+fn late_launch() -> LaunchFigures {
+    LaunchFigures {
+        counts: LaunchCounts {
+            bytes: 100,
+            ..LaunchCounts::default()
+        },
+        exited_ns: Some(1_000_000),
+        schedule_bytes: 100,
+        cold_requests: 100,
+        report: Some(PrefetchReport {
+            scheduled: 100,
+            ..PrefetchReport::default()
+        }),
+        switches: 100,
+        ..LaunchFigures::default()
+    }
+}
+
+#[test]
+fn steps_that_change_nothing_are_passed_over_though_the_profile_takes_in_what_the_launch_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut apps, inbox, _worker) = one_app(dir.path());
+    apps.observe(
+        &key(),
+        &Observation::Launched {
+            history: &profile().history,
+            figures: &late_launch(),
+            rules: apps.rules,
+        },
+    );
+    let tuning = |apps: &ManagedApps| apps.registry.records[&key()].managed.tuning().cloned();
+    assert!(tuning(&apps).unwrap().wanted().is_some());
+    // As the job that takes in what was missed.
+    apps.change_profile(
+        &key(),
+        Occasion::Launch,
+        |profile, _, store| {
+            let obsolete = profile.obsolete + 1;
+            let taken_in = Profile {
+                obsolete,
+                ..profile
+            };
+            CachedProfile::store(&taken_in, store).ok()
+        },
+        |apps, key, profile| {
+            apps.profiles.insert(key, profile);
+            None
+        },
+    );
+    // Data of 24 KiB: no shift beyond that changes anything.
+    let rules = apps.rules;
+    for _ in 0..=rules.max_shift / rules.shift_step {
+        // Once for the step, and once for what follows from it.
+        take_results(&mut apps, &inbox);
+        take_results(&mut apps, &inbox);
+    }
+    let tuning = tuning(&apps).unwrap();
+    assert_eq!(tuning.wanted(), None);
+    assert_eq!(tuning.ended(), Some(TuningEnd::AtLimit));
+    let stored = apps.store.load(profile().app.key()).unwrap().unwrap();
+    assert_eq!(stored.obsolete, profile().obsolete + 1);
 }
 
 fn added(apps: &ManagedApps) -> Option<Added> {
