@@ -34,7 +34,7 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "list" -d 'Lis
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "forget" -d 'Remove the profile of APP, and its launches'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "bench" -d 'Compare cold, prefetched and warm launches of CMD'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "doctor" -d 'Check what works on this system, what does not, and what that costs'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "probe" -d 'Measure what reads from the drive that a device or path is on cost'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "probe" -d 'Measure what reads cost from the drive of a device or path'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "enable" -d 'Manage APP: learn its next launch, prefetch those after it'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "relearn" -d 'Learn the next launch of APP anew; the old profile prefetches it'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "disable" -d 'Leave APP alone from its next launch on'

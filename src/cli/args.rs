@@ -66,7 +66,7 @@ pub enum CliCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Measure what reads from the drive that a device or path is on cost
+    /// Measure what reads cost from the drive of a device or path
     Probe {
         /// A block device, or a file or directory on the drive
         #[arg(value_name = "DEV|PATH")]

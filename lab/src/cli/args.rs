@@ -143,7 +143,7 @@ pub struct Run {
     pub drive_scheduler: Scheduler,
     /// Scenarios, or groups of them: standard, short, formula, wrong, one-core, background, live,
     /// service, service-background, beside, writer (with the quiet ones), sweep-shift, sweep-distance,
-    /// sweep-hole, sweep-region, sweep-mobifetch-hole, sweep-mobifetch-distance, none.
+    /// sweep-hole, sweep-mobifetch-hole, sweep-mobifetch-distance, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.

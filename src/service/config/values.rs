@@ -16,7 +16,7 @@ use crate::policy::TuningRules;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Only the apps that were enabled
+    /// Only the apps that were enabled or announced
     Manual,
     /// These, every app with a .desktop entry, and programs whose launches are large and slow several times in a row
     #[default]
@@ -203,7 +203,7 @@ pub struct AutomaticConfig {
     /// A launch that waits less for the drive is fast, in milliseconds.
     #[serde(deserialize_with = "whole::<_, 0, 60_000>")]
     pub min_wait_ms: u64,
-    /// How many launches in a row must be neither, and alike.
+    /// How many launches in a row must be neither.
     #[serde(deserialize_with = "whole::<_, 1, 100>")]
     pub launches: u64,
     /// Once so many apps of one user are managed, the service takes others of his on only when the administrator names
