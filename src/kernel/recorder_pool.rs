@@ -279,10 +279,15 @@ impl RecorderPool {
     fn switch_on(&self, index: u32, launch: u64, cgroup: Option<u64>) -> Result<(), TraceError> {
         let globals = &self.object.globals;
         globals.set_recorder(index, self.new_recorder(cgroup));
-        // Last: from here on, programs use it.
         globals
             .recorded_launch(index)
             .store(launch, Ordering::Release);
+        // Before programs are attached, which takes tens of milliseconds: of a launch that was expected, pages are seen
+        // already.
+        let slot = globals.slot(launch);
+        if slot.number().load(Ordering::Acquire) == launch {
+            slot.recorder().store(index + 1, Ordering::Release);
+        }
         self.count_on(index)
     }
 
@@ -464,8 +469,10 @@ impl RecorderLease {
     /// When the programs cannot be attached.
     pub fn record(self, launch: u64) -> Result<Tracer, TraceError> {
         let pool = Arc::clone(&self.pool);
+        // Nothing that it records happened before.
+        let begun_ns = monotonic_ns();
         let mut tracer = self.trace(launch, None)?;
-        tracer.begun_ns = Some(monotonic_ns());
+        tracer.begun_ns = Some(begun_ns);
         // Its last task may have exited before the programs could report that.
         if pool.object.globals.slot(launch).read().tasks == 0 {
             tracer.note_exit();
@@ -490,10 +497,6 @@ impl RecorderLease {
         let mut tracer = Tracer::new(self, launch, log)?;
         pool.switch_on(index, launch, cgroup)?;
         tracer.is_on = true;
-        let slot = pool.object.globals.slot(launch);
-        if slot.number().load(Ordering::Acquire) == launch {
-            slot.recorder().store(index + 1, Ordering::Release);
-        }
         Ok(tracer)
     }
 

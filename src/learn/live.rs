@@ -141,6 +141,7 @@ fn learn(
         LaunchRecorder::Late(lease) => lease.record(job.launch),
     };
     let mut tracer = tracer.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;
+    tracing::debug!(launch = job.launch, "recording");
     if let Some(Err(error)) = narrowed
         .as_ref()
         .map(|narrowed| narrowed.start_keeper(KEEPER_LIMIT))

@@ -14,6 +14,8 @@ split as a shell does, so that names of files can be quoted.
                           reads the files from start to end, and stays
                           -> launched PID NAME
                           -> read PID BYTES MICROSECONDS
+    read PID FILE...      has a child read more files
+                          -> read PID BYTES MICROSECONDS
     announce PID NAME     sends this text for whatever process; PID 0 is the server itself
                           -> announced PID NAME
     end PID               lets a child exit and reaps it
@@ -55,18 +57,27 @@ def announce(place, pid, name):
             datagrams.sendto(f"{pid} {name}".encode(), place)
 
 
+def read_all(files):
+    start = time.monotonic_ns()
+    size = sum(map(read_file, files))
+    say("read", os.getpid(), size, (time.monotonic_ns() - start) // 1000)
+
+
 def live(place, name, files, wait, told):
     """The child: announces, reads, says so, and stays until the server closes its end."""
     try:
         if name != "-":
             announce(place, 0, name)
-        start = time.monotonic_ns()
-        size = sum(map(read_file, files))
-        say("read", os.getpid(), size, (time.monotonic_ns() - start) // 1000)
+        read_all(files)
     except OSError as error:
         say("error", os.getpid(), error)
     os.close(told)
-    os.read(wait, 1)
+    with os.fdopen(wait) as orders:
+        for order in orders:
+            try:
+                read_all(shlex.split(order))
+            except OSError as error:
+                say("error", os.getpid(), error)
     os._exit(0)
 
 
@@ -103,6 +114,9 @@ def obey(children, place, command, arguments):
     elif command == "launch":
         name, *files = arguments
         launch(children, place, name, files)
+    elif command == "read":
+        pid, *files = arguments
+        os.write(children[int(pid)], (shlex.join(files) + "\n").encode())
     elif command == "announce":
         pid, name = arguments
         announce(place, int(pid), name)

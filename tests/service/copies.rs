@@ -9,7 +9,11 @@ use paralfetch::drive::drop_caches;
 use crate::running::{Running, number, prefetched_in_the_end};
 use crate::set_up;
 use common::reads::device_reads;
+use common::root::{FILES, PAGES};
 use common::succeed;
+
+/// What an app reads of the image's data, in bytes.
+const DATA: u64 = (FILES * PAGES * 4096) as u64;
 
 /// Under another number first, and then under the one that the drive had when it was learned.
 #[test]
@@ -73,12 +77,12 @@ fn what_may_lie_on_either_of_two_drives_is_read_from_neither_and_that_is_said() 
     let places = [image.root.path(), copy.mount_point()].map(|place| place.display().to_string());
     assert!(line.contains("have the same UUID"), "{line}");
     assert!(places.iter().all(|place| line.contains(place)), "{line}");
-    // Of its data, nothing was read ahead; of what lies beside the app, there is less.
-    assert!(number(&line, "prefetched_bytes") < 1 << 20, "{line}");
+    // Of its data, nothing was read ahead; programs and libraries of this system, which were, are less than half of that.
+    assert!(number(&line, "prefetched_bytes") < DATA / 2, "{line}");
     assert_eq!(device_reads(copy.mount_point()), before);
     drop(copy);
     let line = prefetched_in_the_end(|| launch(&mut service));
     assert!(!line.contains("the same UUID"), "{line}");
-    assert!(number(&line, "prefetched_bytes") > 1 << 20, "{line}");
+    assert!(number(&line, "prefetched_bytes") > DATA / 2, "{line}");
     service.stop();
 }

@@ -353,24 +353,28 @@ fn forked_apps_are_announced() {
     let mut answers = BufReader::new(server.stdout.take().unwrap()).lines();
     let mut answer = move || answers.next().expect("the server answers").unwrap();
     assert!(answer().starts_with("ready "));
-    let mut launch = |service: &mut Running| {
+    // The child waits for nobody: it reads once the service has begun what this waits for.
+    let mut launch = |service: &mut Running, begun: &[&str]| {
         drop_caches().unwrap();
-        writeln!(stdin, "launch mail {}", files.join(" ")).unwrap();
+        writeln!(stdin, "launch mail").unwrap();
         let launched = answer();
         let pid = launched.split(' ').nth(1).unwrap();
+        assert!(answer().starts_with("read "), "{launched}");
+        service.line(begun);
+        writeln!(stdin, "read {pid} {}", files.join(" ")).unwrap();
         let read = answer();
         assert!(read.starts_with("read "), "{launched}, {read}");
-        service.line(&["launch begins", "announced:mail"]);
         writeln!(stdin, "end {pid}").unwrap();
         assert_eq!(answer(), format!("ended {pid}"));
         service.launch_of("announced:mail")
     };
+    let begins = ["launch begins", "announced:mail"];
     // Nobody knows it yet: nothing is there to learn it with.
-    launch(&mut service);
+    launch(&mut service, &begins);
     service.ready_to_learn();
-    let line = launch(&mut service);
+    let line = launch(&mut service, &["recording"]);
     assert!(line.contains("kind=Learned"), "{line}");
-    let line = launch(&mut service);
+    let line = launch(&mut service, &begins);
     assert!(line.contains("kind=Prefetched"), "{line}");
     drop(stdin);
     server.wait().unwrap();
