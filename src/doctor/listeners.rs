@@ -52,7 +52,7 @@ pub fn permission_listeners() -> AbilityCheck {
         return AbilityCheck::unknown(NAME, "root alone sees who listens", cost);
     }
     match listeners(Path::new("/proc")) {
-        Ok(listeners) => judge(NAME, &listeners),
+        Ok((listeners, refused)) => judge(NAME, &listeners, refused),
         Err(error) => AbilityCheck::useful(
             NAME,
             Err(format!("the process table cannot be read: {error}")),
@@ -61,7 +61,8 @@ pub fn permission_listeners() -> AbilityCheck {
     }
 }
 
-fn judge(name: &str, listeners: &[FanotifyListener]) -> AbilityCheck {
+/// `refused`: how many processes could not be looked at.
+fn judge(name: &str, listeners: &[FanotifyListener], refused: usize) -> AbilityCheck {
     let describe = |listener: &FanotifyListener| {
         let asked = PERMISSIONS
             .iter()
@@ -72,9 +73,12 @@ fn judge(name: &str, listeners: &[FanotifyListener]) -> AbilityCheck {
         (!asked.is_empty()).then(|| format!("{program} ({pid}) is asked before files are {what}"))
     };
     let found: Vec<String> = listeners.iter().filter_map(describe).collect();
-    let found = match found.is_empty() {
-        true => Ok("nobody is asked before files are opened".to_owned()),
-        false => Err(found.join("; ")),
+    let found = match (found.is_empty(), refused) {
+        (true, 0) => Ok("nobody is asked before files are opened".to_owned()),
+        (true, refused) => Ok(format!(
+            "nobody that can be looked at is asked before files are opened (processes that cannot: {refused})"
+        )),
+        (false, _) => Err(found.join("; ")),
     };
     AbilityCheck::useful(
         name,
@@ -84,25 +88,34 @@ fn judge(name: &str, listeners: &[FanotifyListener]) -> AbilityCheck {
     )
 }
 
-/// All fanotify listeners. A process that has ended meanwhile is none.
-fn listeners(proc: &Path) -> io::Result<Vec<FanotifyListener>> {
-    let mut listeners = Vec::new();
+/// All fanotify listeners, and how many processes could not be looked at: in a container, root may not see all, and nobody sees into
+/// one that is just ending. One that has ended is none.
+fn listeners(proc: &Path) -> io::Result<(Vec<FanotifyListener>, usize)> {
+    let (mut listeners, mut refused) = (Vec::new(), 0);
     for process in fs::read_dir(proc)? {
         let process = process?;
         let name = process.file_name();
         let Some(pid) = name.to_str().and_then(|pid| pid.parse().ok()) else {
             continue;
         };
-        let process = process.path();
-        let mask = mask_of(&process)?;
-        if mask != 0 {
-            let program = read(&process.join("comm"))?;
-            let program = program.trim_end().to_owned();
-            listeners.push(FanotifyListener { program, pid, mask });
+        match listener(&process.path(), pid) {
+            Ok(found) => listeners.extend(found),
+            Err(_) => refused += 1,
         }
     }
     listeners.sort_by_key(|listener| listener.pid);
-    Ok(listeners)
+    Ok((listeners, refused))
+}
+
+/// The process as a listener, if it is one.
+fn listener(process: &Path, pid: i32) -> io::Result<Option<FanotifyListener>> {
+    let mask = mask_of(process)?;
+    if mask == 0 {
+        return Ok(None);
+    }
+    let program = read(&process.join("comm"))?;
+    let program = program.trim_end().to_owned();
+    Ok(Some(FanotifyListener { program, pid, mask }))
 }
 
 /// The events that a process has asked for, through all of its descriptors.
@@ -192,33 +205,41 @@ mod tests {
         process("9", "liar", "/tmp/anon_inode:[fanotify]", SCANNER);
         process("self", "scan", LISTENER, SCANNER);
         fs::create_dir(dir.path().join("10")).unwrap();
-        let found = listeners(dir.path()).unwrap();
+        let (found, refused) = listeners(dir.path()).unwrap();
+        assert_eq!(refused, 0);
         let pids: Vec<i32> = found.iter().map(|listener| listener.pid).collect();
         assert_eq!(pids, [8, 70]);
-        let check = judge("x", &found);
+        let check = judge("x", &found, 1);
         assert_eq!(check.level, AbilityLevel::Less);
         let named = check
             .found
             .ends_with(" (70) is asked before files are opened");
         assert!(named && !check.found.contains('\u{1b}'), "{}", check.found);
         assert!(!check.found.contains("watcher"), "{}", check.found);
-        assert_eq!(judge("x", &found[..1]).level, AbilityLevel::Ok);
+        assert_eq!(judge("x", &found[..1], 0).level, AbilityLevel::Ok);
         let all = FanotifyListener {
             program: "a".to_owned(),
             pid: 1,
             mask: 0x7_0000,
         };
-        let found = judge("x", &[all]).found;
+        let found = judge("x", &[all], 0).found;
         assert!(found.ends_with("are opened, read, executed"), "{found}");
     }
 
     #[test]
-    fn a_process_table_that_cannot_be_read_is_not_one_without_listeners() {
+    fn a_process_that_cannot_be_looked_at_is_not_one_that_does_not_listen() {
         let dir = tempfile::tempdir().unwrap();
         assert!(listeners(&dir.path().join("none")).is_err());
         fs::create_dir(dir.path().join("7")).unwrap();
-        assert!(listeners(dir.path()).unwrap().is_empty(), "it has ended");
+        let looked_at = || {
+            let (found, refused) = listeners(dir.path()).unwrap();
+            (found.len(), refused)
+        };
+        assert_eq!(looked_at(), (0, 0), "it has ended");
         fs::write(dir.path().join("7/fd"), "").unwrap();
-        assert!(listeners(dir.path()).is_err());
+        assert_eq!(looked_at(), (0, 1));
+        let check = judge("x", &[], 1);
+        assert_eq!(check.level, AbilityLevel::Ok);
+        assert!(check.found.ends_with("cannot: 1)"), "{}", check.found);
     }
 }

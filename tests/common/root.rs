@@ -1,9 +1,11 @@
 //! A small system on an ext4 image: a few programs with their libraries, and data to read.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 
 use tempfile::TempDir;
 
@@ -145,15 +147,10 @@ pub fn install(program: &str, root: &Path) {
     install_as(&file, &file, root);
 }
 
-/// Copies a program to the path `inside` below `root`, and the libraries that ldd(1) names to their own.
+/// Copies a program to the path `inside` below `root`, and the libraries that it needs to their own.
 pub fn install_as(program: &Path, inside: &Path, root: &Path) {
-    let libraries = Command::new("ldd").arg(program).output().unwrap();
-    assert!(libraries.status.success(), "{libraries:?}");
-    let text = String::from_utf8(libraries.stdout).unwrap();
-    let libraries = text
-        .split_whitespace()
-        .filter(|word| word.starts_with('/'))
-        .map(|path| (Path::new(path), Path::new(path)));
+    let libraries = libraries(program);
+    let libraries = libraries.iter().map(|path| (&**path, &**path));
     for (file, inside) in libraries.chain([(program, inside)]) {
         let inside = root.join(inside.strip_prefix("/").unwrap());
         fs::create_dir_all(inside.parent().unwrap()).unwrap();
@@ -162,4 +159,19 @@ pub fn install_as(program: &Path, inside: &Path, root: &Path) {
                 .unwrap_or_else(|error| panic!("{:?}: {error}", file.as_os_str().as_bytes()));
         }
     }
+}
+
+/// The libraries of a program that ldd(1) names. It is asked once: it takes longer than copying them.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    static KNOWN: Mutex<BTreeMap<PathBuf, Vec<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap();
+    let found = known.entry(program.to_owned()).or_insert_with(|| {
+        let named = Command::new("ldd").arg(program).output().unwrap();
+        assert!(named.status.success(), "{named:?}");
+        let text = String::from_utf8(named.stdout).unwrap();
+        let words = text.split_whitespace();
+        let paths = words.filter(|word| word.starts_with('/'));
+        paths.map(PathBuf::from).collect()
+    });
+    found.clone()
 }
