@@ -12,7 +12,7 @@ use lab::report;
 use session::{lab, possible};
 
 const APPS: &str = "xpdf,mousepad";
-const DEVICE: &str = "microsd";
+const DEVICE: &str = "qlc-sata";
 const BACKGROUND: &str = "mousepad";
 const TURNS: u32 = 1;
 /// Scenarios of every app. `sorted` holds the app until its prefetch is complete.

@@ -76,7 +76,11 @@ pub fn serve(args: &[String]) -> Result<()> {
         .name("control".into())
         .spawn(move || obey(&drive))
         .context("starting a thread")?;
-    session.run().context("serving")
+    match session.run() {
+        // The connection has ended while a thread waited for a request: the drive is unmounted, as at the end of a session.
+        Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
+        ended => ended.context("serving"),
+    }
 }
 
 /// Moves this process, which must have one thread only, into a mount namespace of its own that does not

@@ -112,6 +112,26 @@ fn a_prefetched_launch_is_over_when_it_is_quiet_behind_its_prefetch() {
 }
 
 #[test]
+fn a_launch_that_has_not_used_its_completion_page_has_as_long_as_a_lesson() {
+    for uses_it in [false, true] {
+        let mut scene = Scene::with_profiles(&[APP]);
+        scene.execute(1, APP, Plan::Withhold);
+        scene.system.slots.get_mut(&1).unwrap().has_completion = true;
+        scene.read(1, 50);
+        scene.pass(2 * SECOND);
+        assert!(scene.launches.follows(1));
+        if uses_it {
+            scene.system.slots.get_mut(&1).unwrap().completed_ns = 2_100_000_000;
+            scene.pass(TICK);
+            assert!(!scene.launches.follows(1), "it was quiet for long enough");
+        }
+        scene.pass(2 * SECOND);
+        assert!(!scene.launches.follows(1));
+        assert_eq!(scene.only_row().duration_us.is_some(), uses_it);
+    }
+}
+
+#[test]
 fn writes_are_kept_out_of_the_way_of_every_launch_that_is_not_left_alone() {
     for (plan, is_shielded) in [
         (Plan::Prefetch, true),

@@ -1,6 +1,8 @@
 //! The launches under way, and what is known of each.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::iter;
 use std::time::{Duration, SystemTime};
 
 use super::pending_execs::PendingExecs;
@@ -35,7 +37,7 @@ pub struct LaunchStart {
     pub pid: u32,
     /// What is done for it.
     pub policy: LaunchPolicy,
-    /// When it is over.
+    /// When it is over, if its completion page has been used or it has none.
     pub limits: LaunchLimits,
     /// When it was seen first.
     pub begun: Clocks,
@@ -64,6 +66,8 @@ pub struct FollowedLaunch {
     state: LaunchState,
     /// Decides when it is over, unless a recorder does.
     end: EndDetector,
+    /// Decides that while its completion page has not been used: with its reads ahead done, a launch is quiet long before.
+    end_without_completion: EndDetector,
 }
 
 /// The launches under way.
@@ -134,7 +138,14 @@ impl Launches {
     /// execve was called for a launch whose app is known.
     pub fn begin(&mut self, launch: u64, start: LaunchStart, outside: &mut impl Outside) {
         self.pending.remove(launch);
-        let end = EndDetector::new(start.begun.monotonic_ns, start.begun, start.limits);
+        let end = |limits| EndDetector::new(start.begun.monotonic_ns, start.begun, limits);
+        let limits = start.limits;
+        // The page was found in a lesson: until it is used may take as long as a lesson.
+        let without_completion = match start.policy.plan {
+            Plan::Learn => limits,
+            _ => limits.for_lesson(),
+        };
+        let (end, end_without_completion) = (end(limits), end(without_completion));
         let followed = FollowedLaunch {
             number: launch,
             start,
@@ -146,6 +157,7 @@ impl Launches {
             note: None,
             state: LaunchState::NEW,
             end,
+            end_without_completion,
         };
         self.followed.insert(launch, followed);
         self.happened(launch, StateEvent::Called, outside);
@@ -298,7 +310,16 @@ impl FollowedLaunch {
             is_prefetching: self.state.is_prefetching(),
             has_exited: false,
         };
-        self.end.look(look, outside.threads(self.number)).is_some()
+        // Found once for both, and only if one asks: that is a file of /proc for each thread.
+        let found = OnceCell::new();
+        let threads = || found.get_or_init(|| outside.threads(self.number).collect());
+        let threads = || iter::once_with(threads).flat_map(|all: &Vec<_>| all.iter().copied());
+        let is_over = self.end.look(look, threads()).is_some();
+        let is_over_without = self.end_without_completion.look(look, threads()).is_some();
+        match counts.has_completion && counts.completed_ns == 0 {
+            true => is_over_without,
+            false => is_over,
+        }
     }
 
     /// Takes the report of the prefetch thread; `None` if it had to be stopped.
