@@ -1,6 +1,6 @@
 //! Whether there is memory to prefetch into.
 
-use std::fs;
+use crate::fs::virtual_file;
 
 /// How much memory prefetching may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,10 @@ pub struct Memory {
 impl Memory {
     /// Reads /proc/meminfo and /proc/pressure/memory.
     pub fn read() -> Self {
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let text = |path: &str| {
+            let text = virtual_file::read(path).unwrap_or_default();
+            String::from_utf8(text).unwrap_or_default()
+        };
         Memory {
             available: available(&text("/proc/meminfo")),
             pressure: pressure(&text("/proc/pressure/memory")),

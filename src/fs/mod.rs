@@ -18,4 +18,5 @@ pub mod residency;
 pub(crate) mod root_owned;
 pub(crate) mod safe_open;
 pub mod support;
+pub(crate) mod virtual_file;
 pub(crate) mod visible;

@@ -14,6 +14,7 @@ use super::mountinfo::parse_mountinfo;
 pub use super::node::fs_uuid;
 use super::node::{O_LOOKUP, OpenNode, fs_id};
 use super::support::Support;
+use super::virtual_file;
 
 /// The mount table of a mount namespace, this process's own or another, as it was when it was read.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ impl MountTable {
     /// # Errors
     /// Those of reading the file, such as when /proc is not mounted.
     pub fn read() -> io::Result<Self> {
-        Ok(Self::parse(&std::fs::read("/proc/self/mountinfo")?))
+        Ok(Self::parse(&virtual_file::read("/proc/self/mountinfo")?))
     }
 
     /// The table that a `mountinfo` file's text describes. Malformed lines are skipped.

@@ -266,7 +266,8 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // Room for what most of them hold: they claim to be empty, and would be read in small pieces.
+    let mut bytes = Vec::with_capacity(4096);
     File::open(path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::io;
 use std::{fs, str};
 
+use crate::fs::virtual_file;
+
 /// A process or thread, as /proc/PID/stat tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskState {
@@ -46,7 +48,7 @@ pub(super) fn all() -> io::Result<Vec<TaskState>> {
 
 /// The process or thread with this id; `None` if it does not exist.
 pub(crate) fn one(pid: i32) -> io::Result<Option<TaskState>> {
-    match fs::read(format!("/proc/{pid}/stat")) {
+    match virtual_file::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| {
             let text = format!("/proc/{pid}/stat is not as proc(5) describes it");
             io::Error::new(io::ErrorKind::InvalidData, text)

@@ -63,6 +63,15 @@ pub fn raise_priority() -> Result<(), Errno> {
     setpriority_process(None, HIGHEST)
 }
 
+/// Takes the calling thread back to the ordinary priority. For a thread that is to start at once, as its parent works, and
+/// then to go on as others do.
+pub fn take_ordinary_priority() {
+    if getpriority_process(None).is_ok_and(|own| own < 0) {
+        // It does not fail where raising the priority did not.
+        let _ = setpriority_process(None, 0);
+    }
+}
+
 /// Starts a thread at the ordinary priority: a thread inherits the priority of the thread that starts it.
 pub fn start_behind<T>(start: impl FnOnce() -> T) -> T {
     let own = getpriority_process(None).unwrap_or(0);
@@ -112,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_started_behind_have_the_ordinary_priority() {
+    fn threads_have_the_ordinary_priority_from_their_start_or_once_they_run() {
         let test = || {
             let priority = || getpriority_process(None).unwrap();
             if raise_priority().is_err() {
@@ -121,6 +130,13 @@ mod tests {
             }
             let inside = start_behind(|| std::thread::spawn(priority)).join();
             assert_eq!((inside.unwrap(), priority()), (0, HIGHEST));
+            let lowered = move || {
+                let at_first = priority();
+                take_ordinary_priority();
+                (at_first, priority())
+            };
+            let inside = std::thread::spawn(lowered).join();
+            assert_eq!((inside.unwrap(), priority()), ((HIGHEST, 0), HIGHEST));
         };
         std::thread::spawn(test).join().unwrap();
     }

@@ -11,7 +11,7 @@ use super::allowance::Allowance;
 use super::cached_profile::CachedProfile;
 use super::mailbox::Outbox;
 use super::message::Message;
-use super::own_process::start_behind;
+use super::own_process::take_ordinary_priority;
 use crate::kernel::Watch;
 use crate::model::PrefetchReport;
 use crate::prefetch::{Prefetch, PrefetchOptions};
@@ -112,6 +112,8 @@ impl Prefetchers {
         };
         let (packed, map) = (Arc::clone(&profile.packed), Arc::clone(&helpers));
         let load = move || {
+            // Not before: on a busy system, this thread would lose its processor between the first requests and its own.
+            take_ordinary_priority();
             // If the map is full, its reads count as the app's.
             let _ = map.update(&own_tid(), &launch.to_ne_bytes(), MapFlags::ANY);
             // This program has packed it.
@@ -127,7 +129,7 @@ impl Prefetchers {
             let _ = helpers.delete(&own_tid());
             outbox.send(Message::Prefetched(launch));
         };
-        let prefetch = start_behind(|| Prefetch::start_then(load, options, done))?;
+        let prefetch = Prefetch::start_then(load, options, done)?;
         self.threads.0.push((uid, Weak::clone(&under_way)));
         let running = RunningPrefetch {
             prefetch,
