@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::apps::{self, APP, SLOW, profile_of};
 use common::guest::journal::{Journal, now_us};
-use common::guest::system::{main_pid, output, until};
+use common::guest::system::{USER, main_pid, output, until};
 
 /// How far the clock is set forward, in days: further than any time that something is kept for.
 const DAYS: u64 = 400;
@@ -71,12 +71,15 @@ pub fn clock_set(service: &Journal) {
     let days = i64::try_from(DAYS * 24 * 60 * 60).unwrap();
     set_clock(days);
     // A launch behind which the app's reads are put into another order does not make the next one due.
+    let mut launched_us = 0;
     until("the next launch is to be learned", || {
+        launched_us = now_us();
         apps::assert_prefetched(&apps::launch_cold(service, APP));
-        let list = output(&["paralfetch", "list"]);
+        let list = output(&["paralfetch", "list", "--user", USER]);
         let mut lines = list.lines().filter(|line| line.ends_with(APP));
         lines.any(|line| line.starts_with("learning"))
     });
+    service.ready_to_learn(launched_us);
     set_clock(-days);
     let again = apps::launch_cold(service, APP);
     let fields = again.fields();
