@@ -1,8 +1,9 @@
 //! Two drives with one UUID: one that was learned, and a copy of it, as somebody has who has just moved to a new drive.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
 
@@ -10,7 +11,7 @@ use crate::running::{Running, number, prefetched_in_the_end};
 use crate::set_up;
 use common::reads::device_reads;
 use common::root::{FILES, PAGES};
-use common::succeed;
+use common::{succeed, until};
 
 /// What an app reads of the image's data, in bytes.
 const DATA: u64 = (FILES * PAGES * 4096) as u64;
@@ -56,15 +57,32 @@ fn what_may_lie_on_either_of_two_drives_is_read_from_neither_and_that_is_said() 
     let elsewhere = tempfile::tempdir().unwrap();
     let app = elsewhere.path().join("app");
     let data = image.root.path().join("data");
-    fs::write(&app, format!("#!/bin/sh\ncat {}/*\n", data.display())).unwrap();
+    // It reads nothing before it is let: what is read ahead for it does not depend on who is faster.
+    let pipe_path = elsewhere.path().join("pipe");
+    succeed(Command::new("mkfifo").arg(&pipe_path));
+    let script = format!(
+        "#!/bin/sh\nread line < {}\ncat {}/*\n",
+        pipe_path.display(),
+        data.display()
+    );
+    fs::write(&app, script).unwrap();
+    let mut pipe = File::options()
+        .read(true)
+        .write(true)
+        .open(&pipe_path)
+        .unwrap();
     fs::set_permissions(&app, fs::Permissions::from_mode(0o755)).unwrap();
     let id = app.to_str().unwrap();
     let enabled = image.paralfetch(&["enable", id]);
     assert!(enabled.status.success(), "{enabled:?}");
     let mut service = image.start();
-    let launch = |service: &mut Running| {
+    let mut launch = |service: &mut Running| {
         drop_caches().unwrap();
-        succeed(&mut Command::new(&app));
+        let mut launched = Command::new(&app).stdout(Stdio::null()).spawn().unwrap();
+        service.line(&["launch begins"]);
+        until("nothing is read ahead any more", || !service.reads_ahead());
+        pipe.write_all(b"\n").unwrap();
+        assert!(launched.wait().unwrap().success());
         service.launch_of(id)
     };
     service.ready_to_learn();

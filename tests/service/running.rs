@@ -417,6 +417,18 @@ impl Running {
         assert!(status.success(), "{status}");
     }
 
+    /// Whether it reads something ahead just now.
+    pub fn reads_ahead(&self) -> bool {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let names = fs::read_dir(tasks).unwrap().map(|task| {
+            // One that has ended meanwhile has none.
+            fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+        });
+        names
+            .into_iter()
+            .any(|name| name.trim_end() == "pf-prefetch")
+    }
+
     /// Kills it, as the kernel does when memory is short.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
