@@ -22,6 +22,7 @@ mod scanned;
 mod stopped;
 mod storms;
 mod users;
+mod versions;
 mod writes;
 
 use std::path::Path;
