@@ -16,6 +16,7 @@ mod killed;
 mod launches;
 mod measured;
 mod missed;
+mod pauses;
 mod replaced;
 mod running;
 mod scanned;
