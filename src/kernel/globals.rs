@@ -62,6 +62,11 @@ impl Globals {
         word!(AtomicI64, self.0, live_launches)
     }
 
+    /// Those of them whose launch is over.
+    pub fn over_launches(&self) -> &AtomicI64 {
+        word!(AtomicI64, self.0, over_launches)
+    }
+
     /// Index of the last recorder that user space has switched on, plus 1; 0: none is.
     pub fn recording(&self) -> &AtomicU32 {
         word!(AtomicU32, self.0, recording)
@@ -199,6 +204,16 @@ impl Slot<'_> {
     /// Index of the launch's recorder plus 1; 0 if it is not recorded.
     pub fn recorder(&self) -> &AtomicU32 {
         word!(AtomicU32, self.place, recorder)
+    }
+
+    /// Read requests that were to be noted.
+    pub fn noted_reads(&self) -> &AtomicU32 {
+        word!(AtomicU32, self.place, noted_reads)
+    }
+
+    /// Whether the launch is over, and only its tree's own reads are noted: 0 or 1.
+    pub fn is_over(&self) -> &AtomicU32 {
+        word!(AtomicU32, self.place, is_over)
     }
 
     /// CLOCK_MONOTONIC time of the app's execve in nanoseconds; 0 before it.

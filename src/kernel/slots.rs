@@ -98,15 +98,34 @@ pub(super) fn taken_until(globals: &Globals, last: u64) -> impl Iterator<Item = 
     numbers.filter(move |number| (1..=last).contains(number))
 }
 
+/// Notes that a launch is over, if it has a slot. The reads of its tree are noted anew from now on.
+pub(super) fn set_over(globals: &Globals, launch: u64) {
+    let slot = globals.slot(launch);
+    if launch == 0 || slot.number().load(Ordering::Acquire) != launch {
+        return;
+    }
+    // Its recorder may soon be another launch's.
+    slot.recorder().store(0, Ordering::Relaxed);
+    if slot.is_over().swap(1, Ordering::AcqRel) == 0 {
+        globals.over_launches().fetch_add(1, Ordering::Relaxed);
+    }
+    slot.noted_reads().store(0, Ordering::Release);
+}
+
 /// Frees the launch's slot, if it has one: its tasks count nothing any more.
 pub(super) fn free(globals: &Globals, launch: u64) {
     let slot = globals.slot(launch);
+    // Nobody but its owner, who frees it, calls it over.
+    let was_over = slot.is_over().load(Ordering::Acquire) != 0;
     let freed = launch != 0
         && slot
             .number()
             .compare_exchange(launch, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
     if freed {
+        globals
+            .over_launches()
+            .fetch_sub(i64::from(was_over), Ordering::Relaxed);
         globals.live_launches().fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -136,6 +155,42 @@ mod tests {
         assert_eq!(counts(&globals, next).unwrap().start_ns, 8);
         assert_eq!(counts(&globals, all[3]), None);
         assert_eq!(counts(&globals, 0), None);
+    }
+
+    #[test]
+    fn a_launch_that_is_over_keeps_its_slot_and_its_reads_are_noted_anew() {
+        let globals = Globals::of_no_object();
+        let begun = pf_launch {
+            noted_reads: 7,
+            recorder: 3,
+            ..adopted(7, 0)
+        };
+        let [over, other] = [begun, adopted(8, 0)].map(|launch| take(&globals, launch).unwrap());
+        let counted = || {
+            let counters = [globals.live_launches(), globals.over_launches()];
+            counters.map(|counter| counter.load(Ordering::Relaxed))
+        };
+        // The slot is another's by then, or none's.
+        set_over(&globals, other + LAUNCHES);
+        set_over(&globals, 0);
+        assert_eq!(counted(), [2, 0]);
+        for _ in 0..2 {
+            set_over(&globals, over);
+            assert_eq!(counted(), [2, 1]);
+        }
+        let slot = globals.slot(over).read();
+        assert_eq!((slot.noted_reads, slot.recorder, slot.tasks), (0, 0, 1));
+        free(&globals, other);
+        assert_eq!(counted(), [1, 1]);
+        free(&globals, over);
+        assert_eq!(counted(), [0, 0]);
+        // The next launch in the slot is not over.
+        let mut next = take(&globals, adopted(9, 0)).unwrap();
+        while next % LAUNCHES != over % LAUNCHES {
+            next = take(&globals, adopted(9, 0)).unwrap();
+        }
+        free(&globals, next);
+        assert_eq!(counted()[1], 0);
     }
 
     #[test]

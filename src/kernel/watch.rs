@@ -395,6 +395,12 @@ impl Watch {
         slots::taken_until(&self.object.globals, last)
     }
 
+    /// A launch is over: its tasks belong to no launch from now on, and what they execute may be one again. But what they
+    /// read themselves is noted anew, and the end of the last of them is reported, until [`Watch::end`].
+    pub fn note_late_reads(&mut self, launch: u64) {
+        slots::set_over(&self.object.globals, launch);
+    }
+
     /// Ends a launch: its tasks belong to no launch from now on, and what they execute may be one again.
     pub fn end(&mut self, launch: u64) {
         slots::free(&self.object.globals, launch);

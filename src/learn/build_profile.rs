@@ -182,7 +182,11 @@ impl WatchedLaunch {
         is_late: &dyn Fn() -> bool,
     ) -> Option<(Sequence, Vec<u64>)> {
         let touches = self.how == Learned::Live;
-        let earlier = self.earlier.as_ref().map(|profile| {
+        // What another executable used says nothing of this one. Its version may lie beside this one's, so that all of its
+        // files are still there.
+        let of_this_version = |profile: &&Profile| !self.app.has_other_file_than(&profile.app);
+        let earlier = self.earlier.as_ref().filter(of_this_version);
+        let earlier = earlier.map(|profile| {
             let present = present_devices(profile, mounts);
             let devices = present.iter().map(Presence::dev).collect();
             Earlier::new(profile, touches, devices)

@@ -31,6 +31,9 @@ pub struct MissedReads {
     pub start_ns: u64,
     /// The same by the file systems' clock.
     pub began: SystemTime,
+    /// Whether the app made them after a pause, when the launch was over. A launch that is learned does not see such reads:
+    /// it says nothing of the pages that have joined by them.
+    pub are_late: bool,
 }
 
 impl MissedReads {
@@ -58,7 +61,7 @@ impl MissedReads {
         let missed = self.entries(&mut sequence.files, &mut probe);
         profile.files.clone_from(&sequence.files);
         let scheduled = scheduled_files(sequence);
-        let noted = note_missed(sequence, &missed);
+        let noted = note_missed(sequence, &missed, self.are_late);
         let mut new = scheduled_files(sequence);
         new.retain(|file| !scheduled.contains(file));
         if !new.is_empty() {
@@ -144,8 +147,8 @@ pub struct NotedReads {
 /// Notes in a launch sequence, which is kept in the form of a profile, what a prefetched launch missed.
 ///
 /// Readahead reads more than is needed, so pages of files that join may leave again like those that only faults on other
-/// pages mapped ([`Profile::fault_around`]).
-fn note_missed(sequence: &mut Profile, missed: &[PrefetchEntry]) -> NotedReads {
+/// pages mapped ([`Profile::fault_around`]), unless they `are_late`.
+fn note_missed(sequence: &mut Profile, missed: &[PrefetchEntry], are_late: bool) -> NotedReads {
     let mut noted = NotedReads::default();
     let mut needed = pages_of(sequence.entries.iter());
     let once = sequence.helpers.iter().filter(|read| !read.recurs);
@@ -175,7 +178,7 @@ fn note_missed(sequence: &mut Profile, missed: &[PrefetchEntry]) -> NotedReads {
     sequence.helpers.splice(0..0, kept);
     sequence.helpers.truncate(MOST_KEPT);
     let data = joining.iter().map(|entry| entry.span);
-    let data = data.filter(|span| !span.place.is_metadata());
+    let data = data.filter(|span| !are_late && !span.place.is_metadata());
     sequence.fault_around.extend(data);
     sequence.entries.extend(joining);
     sequence.entries.sort_by_key(|entry| entry.time_us);
@@ -248,10 +251,10 @@ mod tests {
     fn what_is_missed_once_is_evidence_and_what_is_missed_again_joins() {
         let mut sequence = sequence();
         let first = [read(DATA, 2..8, 20), read(METADATA, 5..6, 5)];
-        assert_eq!(note_missed(&mut sequence, &first), noted(0, 5));
+        assert_eq!(note_missed(&mut sequence, &first, false), noted(0, 5));
         assert_eq!(sequence.entries, [read(DATA, 0..4, 10)]);
         let second = [read(DATA, 6..10, 30), read(METADATA, 5..6, 7)];
-        assert_eq!(note_missed(&mut sequence, &second), noted(3, 2));
+        assert_eq!(note_missed(&mut sequence, &second, false), noted(3, 2));
         let expected = [
             read(METADATA, 5..6, 7),
             read(DATA, 0..4, 10),
@@ -261,8 +264,19 @@ mod tests {
         assert_eq!(sequence.fault_around, [Span::new(DATA, 6..8)]);
         let left: Vec<_> = sequence.helpers.iter().map(|read| read.entry).collect();
         assert_eq!(left, [read(DATA, 8..10, 30), read(DATA, 4..6, 20)]);
-        assert_eq!(note_missed(&mut sequence, &second), noted(2, 0));
-        assert_eq!(note_missed(&mut sequence, &second), noted(0, 0));
+        assert_eq!(note_missed(&mut sequence, &second, false), noted(2, 0));
+        assert_eq!(note_missed(&mut sequence, &second, false), noted(0, 0));
+    }
+
+    #[test]
+    fn what_joins_after_a_pause_is_no_doubtful_part_of_a_window() {
+        let mut sequence = sequence();
+        let late = [read(DATA, 6..8, 4_000_000), read(METADATA, 5..6, 3_999_000)];
+        assert_eq!(note_missed(&mut sequence, &late, true), noted(0, 3));
+        assert_eq!(note_missed(&mut sequence, &late, true), noted(3, 0));
+        let expected = [read(DATA, 0..4, 10), late[1], late[0]];
+        assert_eq!(sequence.entries, expected);
+        assert!(sequence.fault_around.is_empty());
     }
 
     #[test]
@@ -276,7 +290,7 @@ mod tests {
             ..sequence()
         };
         assert_eq!(
-            note_missed(&mut sequence, &[read(DATA, 10..12, 9)]),
+            note_missed(&mut sequence, &[read(DATA, 10..12, 9)], false),
             noted(2, 0)
         );
         assert_eq!(sequence.helpers, [helper(0..4, true)]);
@@ -289,8 +303,8 @@ mod tests {
             let pages = (from..from + MOST_KEPT as u64).map(|page| 10 * page..10 * page + 1);
             pages.map(|pages| read(METADATA, pages, 1)).collect()
         };
-        note_missed(&mut sequence, &reads(0));
-        note_missed(&mut sequence, &reads(1 << 20));
+        note_missed(&mut sequence, &reads(0), false);
+        note_missed(&mut sequence, &reads(1 << 20), false);
         assert_eq!(sequence.helpers.len(), MOST_KEPT);
         assert_eq!(sequence.helpers[0].entry.span.start, 10 << 20);
     }
@@ -307,7 +321,7 @@ mod tests {
                     .iter()
                     .map(|&(start, len)| read(DATA, start..start + len, start))
                     .collect();
-                note_missed(&mut sequence, &missed);
+                note_missed(&mut sequence, &missed, false);
                 let evidence = sequence.helpers.iter().map(|read| &read.entry);
                 let mut seen = RangeSet::default();
                 for entry in sequence.entries.iter().chain(evidence) {

@@ -171,6 +171,7 @@ impl Service {
             .map(|(at, _)| at.saturating_duration_since(now));
         let until_given_up = self.parts.threads.until_next(now);
         let others = until_watchdog.into_iter().chain(until_sweep);
+        let others = others.chain(self.parts.late_reads.until_due(now));
         let until_lock = self
             .lock_code_at
             .map(|at| at.saturating_duration_since(now));
@@ -367,6 +368,7 @@ impl Service {
             Message::Discovered(key) => self.parts.follow_discovered(&key),
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
+            Message::ReadLate { app, missed } => self.parts.take_in(&app, missed),
             Message::DrivesProbed(ended) => self.parts.drives_probed(ended),
             Message::Located(found) => self.parts.executables_located(found),
             Message::Warning(warning) => self.parts.warn(warning),
@@ -390,6 +392,7 @@ impl Service {
     fn on_time(&mut self) {
         self.launches.tick(Clocks::now(), &mut self.parts);
         let now = Instant::now();
+        self.parts.end_late_reads(now);
         self.give_up_hanging(now);
         self.on_watchdog(now);
         self.sweep(now);
@@ -466,7 +469,10 @@ impl Service {
         let Some((_, last)) = self.sweep_at.take_if(|(at, _)| *at <= now) else {
             return;
         };
-        for launch in self.launches.unknown(kernel.launches_until(last)) {
+        let late = &self.parts.late_reads;
+        let slots = kernel.launches_until(last);
+        let slots = slots.filter(|&launch| !late.contains(launch));
+        for launch in self.launches.unknown(slots) {
             tracing::debug!(
                 launch,
                 "its beginning was not reported: it is not counted any more"

@@ -9,7 +9,7 @@ use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::parts::{EndedLaunch, Missed};
 use super::registry::Record;
 use crate::kernel::CountingWaits;
-use crate::learn::LiveResult;
+use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
 use crate::shield::Shield;
 
@@ -31,6 +31,8 @@ pub enum Message {
         launch: Box<EndedLaunch>,
         missed: Option<Missed>,
     },
+    /// What an app whose launch is over has read later, and its profile does not hold.
+    ReadLate { app: UserApp, missed: MissedReads },
     /// The programs that count waits have been attached or detached, or cannot be.
     Waits(std::io::Result<Option<CountingWaits>>),
     /// A shield with these settings was started, or none if they say so; otherwise why it cannot be.

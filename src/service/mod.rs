@@ -26,6 +26,7 @@ mod drive_probes;
 mod event_loop;
 mod executables;
 pub mod history;
+mod late_reads;
 mod launch;
 mod launch_threads;
 mod mailbox;

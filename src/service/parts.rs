@@ -23,6 +23,7 @@ use super::diagnostics::Diagnostics;
 use super::discovery;
 use super::drive_probes::{DriveProbes, ProbesEnded};
 use super::executables::{ExecutableFinder, LocatedExecutables};
+use super::late_reads::LateReads;
 use super::launch::{LaunchPolicy, StateEvent};
 use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
 use super::mailbox::Outbox;
@@ -76,6 +77,8 @@ pub struct Parts {
     pub elevators: Arc<Elevators>,
     /// The threads that learn and prefetch.
     pub threads: LaunchThreads,
+    /// Launches that are over and are listened to.
+    pub late_reads: LateReads,
     pub apps: ManagedApps,
     /// Has drives measured.
     pub probes: DriveProbes,

@@ -15,6 +15,7 @@ use super::diagnostics::Diagnostics;
 use super::drive_probes::DriveProbes;
 use super::event_loop::Service;
 use super::executables::ExecutableFinder;
+use super::late_reads::LateReads;
 use super::launch_threads::LaunchThreads;
 use super::mailbox::{Outbox, mailbox};
 use super::managed_apps::ManagedApps;
@@ -193,6 +194,7 @@ fn assemble(
         fault_around,
         elevators,
         threads: LaunchThreads::default(),
+        late_reads: LateReads::default(),
         apps,
         probes: DriveProbes::new(
             places.state_dir.clone(),

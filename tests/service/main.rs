@@ -16,12 +16,14 @@ mod killed;
 mod launches;
 mod measured;
 mod missed;
+mod pauses;
 mod replaced;
 mod running;
 mod scanned;
 mod stopped;
 mod storms;
 mod users;
+mod versions;
 mod writes;
 
 use std::path::Path;

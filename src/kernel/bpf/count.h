@@ -47,7 +47,7 @@ static __always_inline struct pf_launch *reader(__u32 *by)
 	if (!live_launches)
 		return NULL;
 	*by = PF_PREFETCHER;
-	m = member_of(bpf_get_current_task_btf());
+	m = noted_member_of(bpf_get_current_task_btf());
 	if (m) {
 		launch = launch_of(m);
 		if (m->role == PF_ROLE_PREFETCHER)

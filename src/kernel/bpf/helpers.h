@@ -50,10 +50,12 @@ static __always_inline struct pf_launch *helped_launch(void)
 {
 	struct pf_launch *launch;
 
-	if (live_launches != 1)
+	if (live_launches - over_launches != 1)
 		return NULL;
 	launch = find_launch(last_launch);
-	return launch && launch->start_ns && is_younger_than(launch) && may_help(launch) ? launch : NULL;
+	if (!launch || launch->is_over || !launch->start_ns)
+		return NULL;
+	return is_younger_than(launch) && may_help(launch) ? launch : NULL;
 }
 
 #endif

@@ -59,6 +59,7 @@ struct pf_launch {
 	unsigned long long lost_tasks;	/* that should be in the tree, and could not be marked */
 	unsigned int uid;		/* whose launch it is; 0: root's, or not executed yet */
 	unsigned int noted_reads;	/* bios of the tree and its helpers that were to be noted (own_reads.h) */
+	unsigned int is_over;	/* 1: the tree's own reads are still noted, and nothing else of it counts */
 };
 
 /* ---- what a launch reads itself (own_reads.h) ---- */

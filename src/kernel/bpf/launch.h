@@ -546,15 +546,14 @@ SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(task_exited)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct pf_member *m = member_of(task);
+	struct pf_member *m = noted_member_of(task);
 	struct pf_launch *launch;
 	struct scratch *s;
 
-	if (!m) {
-		if (detects_launches)
-			report_large_reader(task);
+	if (detects_launches && (!m || launch_of(m)->is_over))
+		report_large_reader(task);
+	if (!m)
 		return 0;
-	}
 	launch = tree_exit(task, m);
 	if (!launch)
 		return 0;

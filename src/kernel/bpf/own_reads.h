@@ -6,6 +6,7 @@
  * before the prefetch thread, decides whether it is worth learning again, and pages that launch after launch
  * lacks join the profile; only user space can tell. The first PF_OWN_READS bios of each launch are noted: those
  * that make a request, and those that join one. The programs for that run at requests alone, which are rare then.
+ * When a launch is over, user space has the tree's reads noted anew.
  */
 #ifndef PARALFETCH_OWN_READS_H
 #define PARALFETCH_OWN_READS_H

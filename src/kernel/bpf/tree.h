@@ -16,6 +16,9 @@
  * changes, and is freed with the task. A member names its launch by number, and the slot says which
  * number it serves: the tasks of a launch that has ended are no members any more, without anyone having
  * to find them.
+ *
+ * A launch that is over may keep its slot for a while: what its tasks read later is noted. For all else they
+ * are no members, so that what they execute may be a launch again.
  */
 #ifndef PARALFETCH_TREE_H
 #define PARALFETCH_TREE_H
@@ -52,6 +55,8 @@ struct pf_launch launches[PF_LAUNCHES] = {};
 __u64 last_launch = 0;
 /* Slots that are taken: without any, nothing has to be looked up for a fork, an exit or a request. */
 volatile __s64 live_launches = 0;
+/* Those of them whose launch is over. */
+volatile __s64 over_launches = 0;
 /* Tasks that should be in a tree and could not be marked because memory was short. */
 __u64 lost_tasks = 0;
 
@@ -60,7 +65,7 @@ static __always_inline bool is_tree(__u32 role)
 	return role == PF_ROLE_STARTING || role == PF_ROLE_TREE;
 }
 
-/* The slot of a launch that has not ended. */
+/* The slot of a launch that has one. */
 static __always_inline struct pf_launch *find_launch(__u64 number)
 {
 	struct pf_launch *launch = &launches[number % PF_LAUNCHES];
@@ -68,8 +73,13 @@ static __always_inline struct pf_launch *find_launch(__u64 number)
 	return number && launch->number == number ? launch : NULL;
 }
 
-/* What the task is in a launch that has not ended. */
-static __always_inline struct pf_member *member_of(struct task_struct *task)
+static __always_inline struct pf_launch *launch_of(const struct pf_member *m)
+{
+	return &launches[m->launch % PF_LAUNCHES];
+}
+
+/* What the task is in a launch that has a slot, under way or over. */
+static __always_inline struct pf_member *noted_member_of(struct task_struct *task)
 {
 	struct pf_member *m;
 
@@ -79,9 +89,12 @@ static __always_inline struct pf_member *member_of(struct task_struct *task)
 	return m && find_launch(m->launch) ? m : NULL;
 }
 
-static __always_inline struct pf_launch *launch_of(const struct pf_member *m)
+/* What the task is in a launch under way. */
+static __always_inline struct pf_member *member_of(struct task_struct *task)
 {
-	return &launches[m->launch % PF_LAUNCHES];
+	struct pf_member *m = noted_member_of(task);
+
+	return m && !launch_of(m)->is_over ? m : NULL;
 }
 
 /* The launch whose tree the task is in. */
@@ -116,7 +129,7 @@ static __always_inline void list_thread(struct task_struct *task, const struct p
 
 static __always_inline void tree_fork(struct task_struct *parent, struct task_struct *child)
 {
-	struct pf_member *m = member_of(parent), *new;
+	struct pf_member *m = noted_member_of(parent), *new;
 	__u32 role;
 
 	if (!m)

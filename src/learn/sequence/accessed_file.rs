@@ -33,11 +33,11 @@ pub struct AccessedFile {
     pub touched: RangeSet,
     /// Pages that helpers accessed: processes outside of the tree that were started during the launch, or older
     /// ones of the app's user.
-    helpers: RangeSet,
+    pub helpers: RangeSet,
     /// Pages that any tasks outside of the tree accessed, helpers included.
     other: RangeSet,
     /// Pages that earlier launches needed.
-    earlier: RangeSet,
+    pub earlier: RangeSet,
     /// Pages that any task added to the cache while tracing.
     pub added: RangeSet,
     /// The same folio by folio: ends by starts. If a folio was evicted and added again, the later one counts.
@@ -184,6 +184,11 @@ impl AccessedFile {
     /// Whether helpers accessed it, and the launch tree neither did now nor in earlier launches.
     pub fn is_of_helpers(&self) -> bool {
         self.tree.len() == 0 && self.earlier.len() == 0 && self.helpers.len() > 0
+    }
+
+    /// Whether the launch tree or helpers accessed it.
+    pub fn is_used(&self) -> bool {
+        self.tree.len() > 0 || self.helpers.len() > 0
     }
 
     /// Whether it seems to be data that the launch was asked to open, such as a document or a film: a file that is

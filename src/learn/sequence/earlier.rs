@@ -10,6 +10,7 @@
 //! 2. A page that was in windows alone stays as long as each launch that can tell has it in a window.
 //! 3. A launch can tell of a file if it used at least half of what earlier launches used of it. One that failed
 //!    early, or took another way through the app, proves nothing.
+//! 4. A file of an old version, beside which an update has put the new one, leaves at once (`superseded`).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -71,6 +72,13 @@ impl KnownPages {
     /// The file's path, if it is as it was then. A file that a launch does not open has none that the kernel knows.
     pub fn path_of(&self, key: InodeId, facts: &FileFacts) -> Option<Vec<u8>> {
         self.path.clone().filter(|_| self.is_of(key, facts))
+    }
+
+    /// Whether a launch that was learned is known to have used it. What joined without learning, since launches missed
+    /// it, is not.
+    pub fn is_certain(&self) -> bool {
+        let mut ranges = self.needed.ranges();
+        ranges.any(|range| !self.fault_around.missing(&range).is_empty())
     }
 
     /// Whether a launch that accessed these pages can tell which others are not needed.

@@ -14,6 +14,7 @@ mod metadata;
 mod relearning_tests;
 mod report;
 mod requirements;
+mod superseded;
 #[cfg(test)]
 mod tests;
 mod unreported_reads;
@@ -23,12 +24,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
-use accessed_file::FileGroups;
+use accessed_file::{AccessedFile, FileGroups};
 pub use accessed_file::{FileFacts, NoFacts, Probe};
 pub use earlier::Earlier;
 pub use metadata::{Dependencies, block_pages};
 pub use report::{FileCount, LeftOut, ResolveReport};
 pub use requirements::{RequestCounts, Requirements};
+use superseded::leave_out_superseded;
 
 use super::lookups::implied_accesses;
 use super::probe::LiveProbe;
@@ -141,6 +143,7 @@ pub fn resolve_with(observed: &Observed<'_>, probe: &mut Probe<'_>) -> Sequence 
     let kept = observed.earlier.kept(observed.start_ns);
     let mut groups = FileGroups::default();
     let of_observed = groups.add(observed.accesses, observed.touches);
+    let is_used: Vec<bool> = groups.files.iter().map(AccessedFile::is_used).collect();
     let of_kept = groups.add(&kept, observed.touches);
     let of_earlier = groups.add_earlier(&observed.earlier.sequence);
     let mut files = groups.files;
@@ -151,10 +154,11 @@ pub fn resolve_with(observed: &Observed<'_>, probe: &mut Probe<'_>) -> Sequence 
             file.decide(probe, &mut report);
         }
     }
+    report.outdated_pages += leave_out_superseded(&mut files, &is_used, observed.earlier);
     let mut builder = walk::SequenceBuilder::new(observed, &files, report);
     builder.walk_tree(&of_observed);
     builder.keep_earlier(&of_earlier);
-    builder.walk_helpers(observed.accesses, &of_observed, Earlier::helper_pages);
-    builder.walk_helpers(&kept, &of_kept, Earlier::recurring);
+    builder.walk_helpers(observed.accesses, &of_observed);
+    builder.walk_kept(&kept, &of_kept);
     builder.finish()
 }

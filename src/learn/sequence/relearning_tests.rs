@@ -381,6 +381,70 @@ fn what_changed_is_learned_anew() {
     );
 }
 
+#[test]
+fn what_recurred_among_helpers_leaves_when_no_launch_has_used_it_for_long() {
+    let mut launches = LaunchRow::new(fake([all_cached(11, 64), all_cached(12, 64)]));
+    let with_helper = "read 11:0+4, helper read 12:0+8";
+    assert_eq!(launches.learn(with_helper), "11:0+4");
+    assert_eq!(launches.learn(with_helper), "11:0+4 12:0+8");
+    for _ in 0..4 {
+        let learned = launches.learn("read 11:0+4");
+        assert_eq!(learned, "11:0+4 12:0+8", "not for long");
+    }
+    launches.now_s += 15 * 24 * 60 * 60;
+    assert_eq!(launches.learn("read 11:0+4"), "11:0+4");
+    assert!(launches.last.helpers.is_empty());
+}
+
+#[test]
+fn what_helpers_do_that_the_launch_did_before_is_in_use() {
+    let mut launches = LaunchRow::new(fake([all_cached(11, 64), all_cached(12, 64)]));
+    launches.learn("read 11:0+4, read 12:0+8");
+    for _ in 0..5 {
+        launches.now_s += 15 * 24 * 60 * 60;
+        let learned = launches.learn("read 11:0+4, helper read 12:0+6");
+        assert!(learned.starts_with("11:0+4 12:0+"), "{learned}");
+    }
+    assert_eq!(launches.learn("read 11:0+4"), "11:0+4 12:0+6");
+}
+
+/// A file of a version of an app, which lies in a directory of its own.
+fn of_version(ino: u64, version: u32, name: &str) -> (u64, FileFacts) {
+    let (ino, mut facts) = all_cached(ino, 64);
+    facts.path = Some(format!("/opt/app-{version}/{name}").into_bytes());
+    (ino, facts)
+}
+
+#[test]
+fn after_each_update_beside_the_old_version_the_new_one_alone_is_left() {
+    let versions = 1..7;
+    let files = versions.clone().flat_map(|version| {
+        let ino = 10 * u64::from(version);
+        [
+            of_version(ino, version, "app"),
+            of_version(ino + 1, version, "data/x"),
+        ]
+    });
+    let (ino, mut library) = all_cached(5, 64);
+    library.path = Some(b"/usr/lib/libc.so".to_vec());
+    let mut launches = LaunchRow::new(fake(files.chain([(ino, library)])));
+    for version in versions {
+        let [app, data] = [10 * version, 10 * version + 1];
+        let trace = format!("read 5:0+4, read {app}:0+4, read {data}:0+9");
+        let expected = format!("5:0+4 {app}:0+4 {data}:0+9");
+        for _ in 0..2 {
+            assert_eq!(launches.learn(&trace), expected);
+        }
+    }
+    assert_eq!(launches.last.report.outdated_pages, 0);
+    // Version 2 comes back: it is as new as any.
+    launches.learn("read 20:0+4");
+    assert_eq!(
+        launches.learn("read 20:0+4, read 21:1+1"),
+        "5:0+4 20:0+4 21:1+1"
+    );
+}
+
 /// The sequence page by page, with the times.
 fn single_pages(sequence: &[(InodeId, PrefetchEntry)]) -> Vec<(u64, InodeId, Place, u64)> {
     let mut pages: Vec<_> = sequence

@@ -59,7 +59,7 @@ pub struct ResolveReport {
     pub refined_pages: u64,
     /// In the sequence: pages that only earlier launches used.
     pub kept_pages: u64,
-    /// Left out: pages that no launch has used for long.
+    /// Left out: pages that no launch has used for long, and those of an old version of the app.
     pub outdated_pages: u64,
     /// In the sequence: pages that helpers accessed in this launch and in an earlier one.
     pub recurring_pages: u64,
@@ -113,7 +113,10 @@ impl ResolveReport {
                 "left out: not needed in an earlier launch",
             ),
             (self.kept_pages, "kept: used by earlier launches alone"),
-            (self.outdated_pages, "left out: not used for long"),
+            (
+                self.outdated_pages,
+                "left out: not used for long, or of an old version",
+            ),
             (
                 self.recurring_pages,
                 "read from end to end, or by other processes for this launch, as before",

@@ -103,7 +103,7 @@ impl Outside for FakeSystem {
             StateAction::Shield => {
                 assert!(self.shielded.insert(number), "it is shielded already");
             }
-            StateAction::CloseSlot => {
+            StateAction::CloseSlot | StateAction::ListenOn => {
                 launch.was_shielded = self.shielded.remove(&number);
                 self.close_slot(number);
             }

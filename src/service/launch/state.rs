@@ -111,6 +111,8 @@ pub enum StateAction {
     ReportNotLearned,
     /// Take the last counts, take its shield away, and free its place in the kernel.
     CloseSlot,
+    /// The same, but if its app goes on, have what that reads later noted for a while before the place is freed.
+    ListenOn,
     /// Have the app's policy judge the launch.
     Judge,
     /// Have the kernel record the next launches of the apps that are to be learned now, and no others.
@@ -162,7 +164,7 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
         // An app may wait for seconds behind its prefetch on a drive that does one thing at a time.
         (_, E::Quiet) if state.is_prefetching() => stay(&[]),
         (S::Running, E::Quiet | E::Exited | E::SlotLost) | (S::Recording, E::SlotLost) => {
-            state.finish(policy, false)
+            state.finish(event, policy)
         }
         (_, E::Quiet | E::Exited | E::SlotLost | E::ExecutedAnother) => state.give_up(),
         (S::Called | S::CallRecorded, E::CallTimedOut) => state.give_up(),
@@ -237,17 +239,22 @@ impl LaunchState {
         let (state, then) = match self.stage {
             // The success of execve was not reported; what was recorded is worth having all the same.
             LaunchStage::CallRecorded => self.give_up(),
-            _ => self.finish(policy, event == StateEvent::Recorded),
+            _ => self.finish(event, policy),
         };
         actions.extend(then);
         (state, actions)
     }
 
     /// The launch is over: what was counted is judged and written down.
-    fn finish(self, policy: LaunchPolicy, learned: bool) -> Next {
-        let (state, mut actions) = self.give_up();
+    fn finish(self, event: StateEvent, policy: LaunchPolicy) -> Next {
+        // It may go on after a pause, unless its last task has exited, which the recorder does not tell.
+        let is_quiet = matches!(event, StateEvent::Quiet | StateEvent::Recorded);
+        let (state, mut actions) = self.end_with(match policy.plan {
+            Plan::Learn | Plan::Prefetch | Plan::Withhold if is_quiet => StateAction::ListenOn,
+            _ => StateAction::CloseSlot,
+        });
         let kind = match policy.plan {
-            Plan::Learn if learned => Kind::Learned,
+            Plan::Learn if event == StateEvent::Recorded => Kind::Learned,
             Plan::Prefetch => Kind::Prefetched,
             Plan::Withhold => Kind::Withheld,
             Plan::Learn | Plan::Leave => Kind::Watched,
@@ -264,8 +271,13 @@ impl LaunchState {
 
     /// Ends everything that was begun for the launch, without a row of the history.
     fn give_up(self) -> Next {
+        self.end_with(StateAction::CloseSlot)
+    }
+
+    /// Ends its prefetch, and its slot by this action.
+    fn end_with(self, end: StateAction) -> Next {
         let stop = self.is_prefetching().then_some(StateAction::StopPrefetch);
-        let actions = [stop, Some(StateAction::CloseSlot)];
+        let actions = [stop, Some(end)];
         (LaunchState::OVER, actions.into_iter().flatten().collect())
     }
 }

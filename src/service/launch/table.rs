@@ -282,7 +282,7 @@ impl FollowedLaunch {
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 self.figures.switches = counts.map_or(0, |counts| counts.switches);
             }
-            StateAction::KeepProfile { .. } | StateAction::CloseSlot => {
+            StateAction::KeepProfile { .. } | StateAction::CloseSlot | StateAction::ListenOn => {
                 self.figures.counts = counts.unwrap_or_default();
                 self.figures.schedule_bytes = outside.schedule_bytes(&self.start.key);
             }

@@ -6,16 +6,18 @@ use std::time::{Instant, SystemTime};
 use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::fs::mounts::MountTable;
+use crate::fs::present::{Presence, present_devices};
 use crate::fs::visible::VisibleNames;
 use crate::judge::{KnownFiles, LiveSystem, miss_kinds};
 use crate::learn::{LiveJob, MissedReads};
-use crate::model::{By, LaunchCounts, MissKind, MissedRequests, OwnRead, UserApp};
+use crate::model::{By, LaunchCounts, MissKind, MissedRequests, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{ColdLaunch, CompletionPage, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
-use crate::process::{TaskState, thread_states};
+use crate::process::{Clocks, TaskState, thread_states};
 use crate::profile::decode;
 use crate::service::control::ServiceSignal;
 use crate::service::history::{FileReads, LaunchRecord};
+use crate::service::late_reads::OverLaunch;
 use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
 use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
 use crate::service::message::Message;
@@ -55,6 +57,9 @@ impl Outside for Parts {
     }
 
     fn close_slot(&mut self, launch: u64) {
+        if let Some(over) = self.late_reads.take(launch) {
+            self.compare_late_reads(over);
+        }
         self.give_recorder_up(launch);
         self.kernel.end(launch);
     }
@@ -102,10 +107,13 @@ impl Outside for Parts {
                 self.observe(&launch.start.key, &Observation::NotLearned);
             }
             StateAction::Shield => self.shield_launch(launch),
-            StateAction::CloseSlot => {
+            StateAction::CloseSlot | StateAction::ListenOn => {
                 launch.was_shielded = self.end_shielding(number);
                 self.note_own_reads(launch);
-                self.close_slot(number);
+                let listens = action == StateAction::ListenOn && self.listen_on(launch);
+                if !listens {
+                    self.close_slot(number);
+                }
             }
             StateAction::Judge => self.judge(launch),
             StateAction::RefreshWatch => self.refresh_watch(),
@@ -211,6 +219,57 @@ impl Parts {
             Ok(reads) => launch.own_reads = Some(reads),
             Err(why) => self.warn(format!("what a launch missed is not known: {why}")),
         }
+    }
+
+    /// Has what the app of a launch that is over reads later noted for a while. False if that is of no use: it has no profile
+    /// that takes anything in, nothing of it runs, or it was ended by its time limit.
+    fn listen_on(&mut self, launch: &FollowedLaunch) -> bool {
+        let (start, counts) = (&launch.start, &launch.figures.counts);
+        let profile = self.apps.profiles.get(&start.key);
+        let is_live = profile.is_some_and(|profile| profile.learned_live.is_some());
+        let age_ns = Clocks::now().monotonic_ns.saturating_sub(counts.start_ns);
+        if !is_live || counts.tasks == 0 || u128::from(age_ns) >= start.limits.timeout.as_nanos() {
+            return false;
+        }
+        let over = OverLaunch {
+            number: launch.number,
+            key: start.key.clone(),
+            start_ns: counts.start_ns,
+            began: start.began,
+        };
+        let listens = self.late_reads.listen(over, Instant::now());
+        if listens {
+            self.give_recorder_up(launch.number);
+            self.kernel.note_late_reads(launch.number);
+        }
+        listens
+    }
+
+    /// Listens no longer to launches that have been over for long enough.
+    pub fn end_late_reads(&mut self, now: Instant) {
+        for launch in self.late_reads.due(now) {
+            self.close_slot(launch);
+        }
+    }
+
+    /// Compares what an app read after its launch was over with its profile, which may take it in.
+    fn compare_late_reads(&mut self, over: OverLaunch) {
+        let reads = match self.kernel.own_reads(over.number) {
+            Ok(reads) => reads,
+            Err(why) => return self.warn(format!("what an app reads later is not known: {why}")),
+        };
+        let profile = self.apps.profiles.get(&over.key);
+        let Some(profile) = profile.filter(|_| !reads.is_empty() && !self.worker.jobs.are_many())
+        else {
+            return;
+        };
+        let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
+        self.worker.jobs.run(move || {
+            if let Some(missed) = late_reads(&packed, &over, reads) {
+                let app = over.key;
+                outbox.send(Message::ReadLate { app, missed });
+            }
+        });
     }
 
     fn count_launch(&mut self, start: &LaunchStart) {
@@ -323,25 +382,27 @@ impl Parts {
         }
         if let Some(missed) = missed {
             launch.row.own_reads = Some(missed.by_file);
-            self.take_in(&launch, missed.reads);
+            let reads = MissedReads {
+                reads: missed.reads,
+                start_ns: launch.figures.counts.start_ns,
+                began: launch.began,
+                are_late: false,
+            };
+            self.take_in(&launch.key, reads);
         }
         self.enter(launch);
         self.refresh_watch();
     }
 
-    fn take_in(&self, launch: &EndedLaunch, reads: Vec<(u16, OwnRead)>) {
-        if reads.is_empty() {
+    /// Has an app's profile take in what a launch missed.
+    pub fn take_in(&self, key: &UserApp, missed: MissedReads) {
+        if missed.reads.is_empty() {
             return;
         }
-        let missed = MissedReads {
-            reads,
-            start_ns: launch.figures.counts.start_ns,
-            began: launch.began,
-        };
-        let record = self.apps.registry.records.get(&launch.key);
+        let record = self.apps.registry.records.get(key);
         let is_named = record.is_some_and(|record| record.added == Added::User);
         let most = (!is_named).then_some(self.config.prefetch.max_profile_mib << 20);
-        self.apps.take_in(&launch.key, missed, most);
+        self.apps.take_in(key, missed, most);
     }
 
     fn enter(&mut self, launch: EndedLaunch) {
@@ -410,23 +471,59 @@ impl Missed {
             &known,
             &mounts,
         );
-        let is_missed = |read: &OwnRead| !known.holds(read);
-        let missed: Vec<OwnRead> = reads.into_iter().filter(is_missed).collect();
-        let mut system = LiveSystem::new(mounts, launch.began);
-        let kinds = miss_kinds(&missed, &known, &mut system);
-        let of_kinds = missed.iter().zip(&kinds);
-        let of_tree = of_kinds.filter(|(read, _)| of_tree(read));
+        let missed = with_kinds(reads, &known, LiveSystem::new(mounts, launch.began));
+        let of_tree = missed.iter().filter(|(read, _)| of_tree(&read));
         let requests = MissedRequests::of(of_tree.map(|(_, kind)| *kind));
-        let reads = missed.into_iter().zip(kinds);
-        let reads = reads.filter(|(_, kind)| *kind != MissKind::Unreadable);
-        let reads = reads.filter_map(|(read, _)| Some((known.device(read.inode.dev)?, read)));
         Some(Missed {
             // The first requests stand for those that found no room.
             requests: requests.in_proportion(figures.own_readaheads(), noted),
-            reads: reads.collect(),
+            reads: readable(missed, &known),
             by_file,
         })
     }
+}
+
+/// Those of these reads that the profile does not hold, with what learning could do about them.
+fn with_kinds(
+    mut reads: Vec<OwnRead>,
+    known: &KnownFiles<'_>,
+    mut system: LiveSystem,
+) -> Vec<(OwnRead, MissKind)> {
+    reads.retain(|read| !known.holds(read));
+    let kinds = miss_kinds(&reads, known, &mut system);
+    reads.into_iter().zip(kinds).collect()
+}
+
+/// Those of them that could be read ahead, with the indices of devices in the profile's table.
+fn readable(missed: Vec<(OwnRead, MissKind)>, known: &KnownFiles<'_>) -> Vec<(u16, OwnRead)> {
+    let readable = missed
+        .into_iter()
+        .filter(|(_, kind)| *kind != MissKind::Unreadable);
+    let located = readable.filter_map(|(read, _)| Some((known.device(read.inode.dev)?, read)));
+    located.collect()
+}
+
+/// What an app read after its launch was over, as far as the profile does not hold it. `None` if that cannot be told.
+fn late_reads(packed: &[u8], over: &OverLaunch, reads: Vec<OwnRead>) -> Option<MissedReads> {
+    // This program has packed it.
+    let profile = decode(packed).ok()?;
+    let mounts = mount_table();
+    // Nothing was prefetched meanwhile.
+    let report = PrefetchReport {
+        devices: present_devices(&profile, &mounts)
+            .iter()
+            .map(Presence::dev)
+            .collect(),
+        ..PrefetchReport::default()
+    };
+    let known = KnownFiles::new(&profile, &report);
+    let missed = with_kinds(reads, &known, LiveSystem::new(mounts, over.began));
+    Some(MissedReads {
+        reads: readable(missed, &known),
+        start_ns: over.start_ns,
+        began: over.began,
+        are_late: true,
+    })
 }
 
 /// A user's launch's own reads by file, with the names that he may know.

@@ -11,6 +11,12 @@ use std::ops::Range;
 use std::time::UNIX_EPOCH;
 
 impl<'a> SequenceBuilder<'a> {
+    /// When the launch began, in seconds since the epoch.
+    pub(super) fn now_s(&self) -> u64 {
+        let started = self.observed.started.duration_since(UNIX_EPOCH);
+        started.map_or(0, |since| since.as_secs())
+    }
+
     /// Keeps what the rules of [`super::super::Earlier`] keep, after the accesses of the tree were walked. `numbers`
     /// has the index of the file of each entry of the earlier sequence.
     pub fn keep_earlier(&mut self, numbers: &[usize]) {
@@ -55,8 +61,7 @@ impl<'a> SequenceBuilder<'a> {
             device,
             time_us: entry.time_us,
         };
-        let started = self.observed.started.duration_since(UNIX_EPOCH);
-        let now_s = started.map_or(0, |since| since.as_secs());
+        let now_s = self.now_s();
         for pages in self.walked[number].covered.missing(&entry.span.pages()) {
             let unsure: Vec<Range<u64>> = known.fault_around.overlapping(&pages).collect();
             let used = known.fault_around.missing(&pages);
@@ -78,9 +83,18 @@ impl<'a> SequenceBuilder<'a> {
         now_s: u64,
     ) {
         let earlier = self.observed.earlier;
-        let parts = ranges
+        let mut parts = Vec::new();
+        for (pages, used_s) in ranges
             .iter()
-            .flat_map(|pages| earlier.by_last_use(known, pages));
+            .flat_map(|pages| earlier.by_last_use(known, pages))
+        {
+            // What works for the app uses it now.
+            let helpers = &at.file.helpers;
+            parts.extend(helpers.overlapping(&pages).map(|pages| (pages, now_s)));
+            let others = helpers.missing(&pages).into_iter();
+            parts.extend(others.map(|pages| (pages, used_s)));
+        }
+        parts.sort_by_key(|(pages, _)| pages.start);
         for (pages, used_s) in parts {
             if earlier.is_outdated(used_s, now_s) {
                 self.sequence.report.outdated_pages += pages.end - pages.start;

@@ -11,21 +11,40 @@ use crate::learn::sequence::Earlier;
 use crate::learn::sequence::accessed_file::AccessedFile;
 use crate::model::ranges::RangeSet;
 use crate::model::{
-    Access, By, HelperRead, InodeId, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Source, Span,
+    Access, By, HelperRead, InodeId, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Source,
+    Span, UnusedPages,
 };
 
 /// Most log entries of helpers that are kept: as many as a large app has of its own. On a system that starts
 /// thousands of programs during the launch, they are chance.
 const MOST_HELPER_ENTRIES: usize = 1 << 14;
 
+/// Whose helpers.
+#[derive(Clone, Copy)]
+enum HelperLaunch {
+    This,
+    Earlier,
+}
+
 impl<'a> SequenceBuilder<'a> {
-    /// Walks the accesses of helpers, after those of the tree. `recurring` gives the pages of a file that
-    /// recur: those go into the log.
-    pub fn walk_helpers(
+    /// Walks the accesses of helpers, after those of the tree. What helpers accessed before, too, goes into the log.
+    pub fn walk_helpers(&mut self, accesses: &[Access], numbers: &[usize]) {
+        self.walk_helpers_of(accesses, numbers, Earlier::helper_pages, HelperLaunch::This);
+    }
+
+    /// Walks the kept accesses of helpers of earlier launches. What has recurred goes into the log, until no launch has
+    /// used it for long.
+    pub fn walk_kept(&mut self, kept: &[Access], numbers: &[usize]) {
+        self.walk_helpers_of(kept, numbers, Earlier::recurring, HelperLaunch::Earlier);
+    }
+
+    /// `recurring` gives the pages of a file that recur.
+    fn walk_helpers_of(
         &mut self,
         accesses: &[Access],
         numbers: &[usize],
         recurring: impl Fn(&'a Earlier, InodeId) -> Option<&'a RangeSet>,
+        of: HelperLaunch,
     ) {
         let by_key: HashMap<InodeId, &AccessedFile> =
             self.accessed.iter().map(|file| (file.key, file)).collect();
@@ -34,7 +53,13 @@ impl<'a> SequenceBuilder<'a> {
             let key = self.key(&entry);
             let known = recurring(self.observed.earlier, key).unwrap_or(&none);
             let pages = entry.span.pages();
-            for again in known.overlapping(&pages) {
+            let mut again: Vec<Range<u64>> = known.overlapping(&pages).collect();
+            if let HelperLaunch::Earlier = of {
+                let all = again.into_iter();
+                let needed = all.flat_map(|pages| self.still_needed(key, entry.span.place, &pages));
+                again = needed.collect();
+            }
+            for again in again {
                 self.sequence.report.recurring_pages += again.end - again.start;
                 let part = part(&entry, again.clone());
                 self.note_helper(&part, true);
@@ -53,6 +78,24 @@ impl<'a> SequenceBuilder<'a> {
                 self.note_helper(&part(&entry, once), false);
             }
         }
+    }
+
+    /// The parts of a range that recurred in earlier launches and are not outdated. Notes when they were used last.
+    fn still_needed(&mut self, key: InodeId, place: Place, pages: &Range<u64>) -> Vec<Range<u64>> {
+        let (earlier, now_s) = (self.observed.earlier, self.now_s());
+        let known = earlier.known(key);
+        let parts = known.map(|known| earlier.by_last_use(known, pages));
+        let mut needed = Vec::new();
+        for (pages, used_s) in parts.unwrap_or_default() {
+            if earlier.is_outdated(used_s, now_s) {
+                self.sequence.report.outdated_pages += pages.end - pages.start;
+                continue;
+            }
+            let span = Span::new(place, pages.clone());
+            self.sequence.unused.push(UnusedPages { span, used_s });
+            needed.push(pages);
+        }
+        needed
     }
 
     /// The log of helpers alone: they are walked as if they were a launch of their own.
