@@ -27,7 +27,7 @@ pub enum Command {
     Run(Run),
     /// Measures single operations while the drive is being written, and what helps (QASIO, FAST '15).
     Writes(Writes),
-    /// Writes report.md and report.html from the results in a directory.
+    /// Writes report.md from the results in a directory.
     Report {
         /// The results directory.
         dir: PathBuf,

@@ -132,7 +132,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
         Ended::Complete => {
             eprintln!(
                 "lab: the report is {}",
-                asked.out.join("report.html").display()
+                asked.out.join("report.md").display()
             );
             ExitCode::SUCCESS
         }

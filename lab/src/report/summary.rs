@@ -1,4 +1,4 @@
-//! Results grouped by drive, and the averages that tables and pictures share.
+//! Results grouped by drive, and the averages that tables share.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The timeline of one launch, as reports draw it: a JSON file of at most some 500 KB.
+//! The timeline of one launch, as `lab/plot.py` draws it: a JSON file of at most some 500 KB.
 
 use serde::{Deserialize, Serialize};
 

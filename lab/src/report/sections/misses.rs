@@ -49,12 +49,7 @@ pub fn misses(device: &Device) -> Option<Section> {
             tenths(worst)
         )]
     };
-    (!table.rows.is_empty()).then(|| Section {
-        title: "What prefetched launches still read".to_owned(),
-        text,
-        picture: None,
-        tables: vec![table],
-    })
+    Section::of("What prefetched launches still read", text, vec![table])
 }
 
 fn requests(missed: &Missed) -> u64 {

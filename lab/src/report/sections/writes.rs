@@ -29,17 +29,14 @@ pub fn waits_for_writes(timelines: &[&Timeline]) -> Option<Section> {
         ];
         table.push(cells.into_iter().chain(share));
     }
-    (!table.rows.is_empty()).then(|| Section {
-        title: "Waits for background writes".to_owned(),
-        text: vec![
-            "Time in which a task of the launch waited for a page under writeback, for the journal, for a limit on \
-             writes, or behind somebody's write in the scheduler or the drive. Single launches, those of the \
-             timelines."
-                .to_owned(),
-        ],
-        picture: None,
-        tables: vec![table],
-    })
+    let text = "Time in which a task of the launch waited for a page under writeback, for the journal, for a limit on \
+                writes, or behind somebody's write in the scheduler or the drive. Single launches, those of the \
+                timelines.";
+    Section::of(
+        "Waits for background writes",
+        vec![text.to_owned()],
+        vec![table],
+    )
 }
 
 #[cfg(test)]
