@@ -10,12 +10,12 @@ use anyhow::{Context, Result};
 
 use super::job::Job;
 use super::launcher::{MeasuredLaunch, Request};
-use super::learned_store::{Condition, LearnedStore};
-use super::scenario::Scenario;
+use super::learned_store::LearnedStore;
 use super::work::{PreparedApp, Work};
 use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::methods::{LearningRun, Method, Plan};
+use crate::scenarios::{Condition, Scenario};
 use crate::timeline::{Facts, Recorder, analyse};
 use paralfetch_waits::{WaitOptions, WaitWatch, for_writes};
 

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::escape::markdown as escape;
-use super::scenarios;
 use super::sections::{Section, idle_stretches, of_device, waits_for_writes};
 use super::summary::Device;
+use crate::scenarios;
 use crate::timeline::Timeline;
 
 /// The whole report; `notes` are remarks on the files that it was made from.

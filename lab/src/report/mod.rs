@@ -9,7 +9,6 @@ mod escape;
 pub mod format;
 pub mod load;
 pub mod markdown;
-pub mod scenarios;
 pub mod sections;
 pub mod stats;
 pub mod summary;

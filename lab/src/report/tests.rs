@@ -265,39 +265,6 @@ fn launches_with_the_service_on_are_told_by_number() {
 }
 
 #[test]
-fn rounds_beside_another_app_have_sections_and_baselines_of_their_own() {
-    let times = [
-        ("cold", 1.0),
-        ("infill", 0.5),
-        ("beside-cold", 0.6),
-        ("beside-infill", 0.3),
-        ("service-background-1", 1.0),
-        ("service-background-2", 1.0),
-        ("service-background-3", 0.55),
-        ("service-beside-1", 0.6),
-        ("service-beside-2", 0.6),
-        ("service-beside-3", 0.36),
-    ];
-    let all = shares("a", &times);
-    let ratios = |title: &str| section(&all, title).tables[0].rows[0][1..].to_vec();
-    let learned_beside = ratios("learned beside another app");
-    assert_eq!(
-        learned_beside,
-        ["1.100 (1.100–1.100)", "0.550 (0.550–0.550)"]
-    );
-    let beside = ratios("service on, beside another app");
-    assert_eq!(beside, ["1.200 (1.200–1.200)", "0.600 (0.600–0.600)"]);
-    let prefetched = section(&all, "Beside another app");
-    assert!(
-        prefetched
-            .tables
-            .iter()
-            .any(|table| table.title == "With and without another app")
-    );
-    assert!(!report(&all).contains("### Launches with the service on\n"));
-}
-
-#[test]
 fn figure_11_sets_the_background_beside_idle() {
     let times = [
         ("cold", 1.0),

@@ -3,11 +3,11 @@
 
 use super::super::app::{App, Rule, TINY};
 use super::super::format::{change, date, listed, mebibytes, or_nothing, percent, seconds};
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::{Section, head};
 use crate::record::Session;
+use crate::scenarios::{self, Kind};
 
 /// By how much two rules may differ before the report says so.
 const DISAGREEMENT: f64 = 0.10;

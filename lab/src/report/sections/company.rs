@@ -2,12 +2,12 @@
 
 use super::super::app::App;
 use super::super::format::{near_one_with_interval, ratio_with_interval, seconds};
-use super::super::scenarios::{self, Kind};
 use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::figures::grouped;
 use super::{Section, average, head, present};
+use crate::scenarios::{self, Kind};
 
 /// The paper's Figure 11: what was learned while another app ran beside what was learned idle, with the
 /// same prefetcher.
@@ -81,28 +81,6 @@ fn beside_idle(device: &Device, kind: Kind, title: &str) -> Vec<Table> {
     let table = Table::new(title, note, head(idle.map(scenarios::label)));
     tables.push(table.of_statistics(&apps, &compared, ratio, ratio_with_interval));
     tables
-}
-
-/// Launches while another app runs in the background.
-pub fn beside(device: &Device) -> Option<Section> {
-    let (apps, mut section) = against(
-        device,
-        Kind::Beside,
-        "Beside another app",
-        "Launched while another app ran (LibreOffice Writer, if no other is named), normalized to a \
-         cold launch beside it.",
-    )?;
-    section.tables.push(in_seconds(
-        &apps,
-        "With and without another app",
-        &[
-            ("cold", "alone, cold"),
-            ("infill", "alone, + infill"),
-            ("beside-cold", "beside, cold"),
-            ("beside-infill", "beside, + infill"),
-        ],
-    ));
-    Some(section)
 }
 
 /// Launches while the drive is being written.

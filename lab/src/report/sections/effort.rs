@@ -2,11 +2,11 @@
 
 use super::super::app::App;
 use super::super::format::{or_nothing, ratio, seconds};
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::Section;
 use crate::record::Effort;
+use crate::scenarios::{self, Kind};
 
 /// Processor time and context switches of launches, by those of cold ones.
 pub fn effort(device: &Device) -> Option<Section> {

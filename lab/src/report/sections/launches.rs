@@ -4,11 +4,11 @@ use super::super::app::App;
 use super::super::format::{
     or_nothing, percent, ratio, ratio_with_interval, seconds as in_seconds,
 };
-use super::super::scenarios::{self, Kind};
 use super::super::stats::{Estimate, median, quartiles};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::{Section, head};
+use crate::scenarios::{self, Kind};
 
 /// Everything that is normalized to cold.
 pub fn normalized(device: &Device) -> Option<Section> {

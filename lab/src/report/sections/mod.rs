@@ -62,7 +62,6 @@ pub fn of_device(device: &Device) -> Vec<Section> {
     let conditions = [
         company::background(device),
         company::live(device),
-        company::beside(device),
         company::writer(device),
         wrong::wrong(device),
         one_core::one_core(device),

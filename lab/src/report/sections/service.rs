@@ -4,62 +4,36 @@ use std::collections::BTreeMap;
 
 use super::super::app::App;
 use super::super::format::{near_one_with_interval, ratio_with_interval};
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::{Section, head};
 use crate::record::{Learned, Served, Tuned};
+use crate::scenarios::Kind;
 
 /// Launches of a round that the service usually learns; those from the next one on are what users get.
 const LEARNED: usize = 2;
 
-/// The rounds that are shown: the scenario, the title of its section and a paragraph.
-const ROUNDS: [(&str, &str, &str); 3] = [
-    (
-        scenarios::SERVICE,
-        "Launches with the service on",
-        "Started plainly and cold, one after the other, with a service that had not seen the app before.",
-    ),
-    (
-        scenarios::SERVICE_BACKGROUND,
-        "Launches with the service on, learned beside another app",
-        "Started plainly and cold, one after the other. Another app ran until the service had learned the \
-         app, and was ended before the first launch that was prefetched.",
-    ),
-    (
-        scenarios::SERVICE_BESIDE,
-        "Launches with the service on, beside another app",
-        "Started plainly and cold, one after the other, while another app ran. All times are by launches \
-         beside that app, too: what it has mapped stays cached.",
-    ),
-];
-
-/// First to last launch of an app that the service has not seen before, in each kind of round.
-pub fn rounds(device: &Device) -> Vec<Section> {
-    let sections = ROUNDS.iter().map(|round| section(device, *round));
-    sections.flatten().collect()
-}
-
-fn section(device: &Device, (scenario, title, text): (&str, &str, &str)) -> Option<Section> {
-    let mut columns = device.of_kinds(&[Kind::Service]);
-    columns.retain(|name| scenarios::unnumbered(name) == scenario);
+/// First to last launch of an app that the service has not seen before.
+pub fn rounds(device: &Device) -> Option<Section> {
+    let columns = device.of_kinds(&[Kind::Service]);
     let is_own = |app: &&App| columns.iter().any(|name| app.runs.contains_key(*name));
     let apps: Vec<&App> = device.apps.iter().filter(is_own).collect();
-    let mut tables: Vec<Table> = by_default(scenario, &apps, &columns).into_iter().collect();
+    let mut tables: Vec<Table> = by_default(&apps, &columns).into_iter().collect();
     tables.extend([times(device, &apps, &columns), kinds(&apps, &columns)]);
     tables.extend(tuning_gain(&apps, &columns));
-    Section::of(title, vec![text.to_owned()], tables)
+    let text = "Started plainly and cold, one after the other, with a service that had not seen the app before.";
+    Section::of(
+        "Launches with the service on",
+        vec![text.to_owned()],
+        tables,
+    )
 }
 
 /// What users get by default: the launches after those that are usually learned, by the best that the
-/// exact method does in the same condition, and by cold launches.
-fn by_default(scenario: &str, apps: &[&App], columns: &[&str]) -> Option<Table> {
+/// exact method does, and by cold launches.
+fn by_default(apps: &[&App], columns: &[&str]) -> Option<Table> {
     let later = columns.get(LEARNED..).filter(|later| !later.is_empty())?;
-    let infill = match scenario {
-        scenarios::SERVICE_BESIDE => "beside-infill",
-        _ => "infill",
-    };
-    let under = [infill, scenarios::baseline(columns[0])];
+    let under = ["infill", "cold"];
     let numbers = match columns.len() {
         3 => "launch 3".to_owned(),
         last => format!("launches 3 to {last}"),

@@ -2,11 +2,11 @@
 
 use super::super::app::App;
 use super::super::format::{or_nothing, ratio, seconds, tenths};
-use super::super::scenarios::{SWEEP, SWEEP_ALONE, unnumbered};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::{Section, head, mean_of_all};
 use crate::record::Missed;
+use crate::scenarios::{SWEEP, SWEEP_ALONE, unnumbered};
 
 /// A parameter as the report describes it.
 struct Sweep {
@@ -18,7 +18,7 @@ struct Sweep {
     harm: Option<(u64, u64)>,
 }
 
-const SWEEPS: [Sweep; 5] = [
+const SWEEPS: [Sweep; 3] = [
     Sweep {
         name: "shift",
         title: "Launch time by metadata shift (Paralfetch, Figures 6 and 8)",
@@ -40,21 +40,6 @@ const SWEEPS: [Sweep; 5] = [
         title: "Launch time by hole",
         axis: "largest hole, 4 KiB pages",
         text: "Holes of up to so many pages that nobody needs are read along.",
-        harm: None,
-    },
-    Sweep {
-        name: "mobifetch-hole",
-        title: "Launch time by hole of Mobifetch (Mobifetch §2)",
-        axis: "largest hole, 4 KiB pages",
-        text: "Holes of up to so many pages are read along in the set as read, whose order is otherwise left as it is.",
-        harm: None,
-    },
-    Sweep {
-        name: "mobifetch-distance",
-        title: "Launch time by I/O distance of Mobifetch (Mobifetch §2)",
-        axis: "I/O distance",
-        text: "Entries of the set as read are merged, across holes too, if they are so many positions of the launch sequence \
-               apart.",
         harm: None,
     },
 ];

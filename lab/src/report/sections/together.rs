@@ -2,11 +2,11 @@
 
 use super::super::app::App;
 use super::super::format::{or_nothing, ratio, seconds};
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::Section;
 use super::company::against;
+use crate::scenarios::{self, Kind};
 
 const COLD: &str = "together-cold";
 

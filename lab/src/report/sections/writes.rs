@@ -1,9 +1,9 @@
 //! How long launches waited for background writes, by the launches whose timelines were recorded.
 
 use super::super::format::{percent, seconds};
-use super::super::scenarios;
 use super::super::table::Table;
 use super::Section;
+use crate::scenarios;
 use crate::timeline::Timeline;
 
 /// The waits of one drive's timelines; nothing where none was watched.

@@ -1,10 +1,10 @@
 //! What a wrong profile costs (FAST §5.2).
 
 use super::super::app::App;
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::figures::grouped;
 use super::{Section, present};
+use crate::scenarios::{self, Kind};
 
 /// Launches with wrong profiles beside those with the right one.
 pub fn wrong(device: &Device) -> Option<Section> {
