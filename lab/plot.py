@@ -12,10 +12,10 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402
+try:
+    import matplotlib.figure
+except ImportError:
+    sys.exit("this needs matplotlib: apt-get install python3-matplotlib")
 
 
 def seconds(launch):
@@ -47,7 +47,8 @@ def draw_launches(device, found, path):
     apps = list(dict.fromkeys(app for own, app, _ in found if own == device))
     scenarios = list(dict.fromkeys(name for own, _, name in found if own == device))
     width = 0.8 / len(scenarios)
-    figure, axes = plt.subplots(figsize=(2 + len(apps) * (0.5 + 0.2 * len(scenarios)), 4))
+    figure = matplotlib.figure.Figure(figsize=(2 + len(apps) * (0.5 + 0.2 * len(scenarios)), 4))
+    axes = figure.subplots()
     for place, name in enumerate(scenarios):
         at = [index + (place - (len(scenarios) - 1) / 2) * width for index in range(len(apps))]
         axes.bar(at, [found.get((device, app, name), 0) for app in apps], width, label=name)
@@ -57,7 +58,6 @@ def draw_launches(device, found, path):
     axes.set_title(device)
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, bbox_inches="tight")
-    plt.close(figure)
 
 
 def spans(rows):
@@ -73,7 +73,8 @@ def spans(rows):
 
 def draw_timeline(timeline, path):
     """Lanes over the launch's time; below, where entries lie on the drive before and after scheduling."""
-    figure, axes = plt.subplots(6, figsize=(10, 12), height_ratios=[1, 1, 1, 2, 2, 2])
+    figure = matplotlib.figure.Figure(figsize=(10, 12))
+    axes = figure.subplots(6, height_ratios=[1, 1, 1, 2, 2, 2])
     queue = [[time / 1e6 for time, _ in timeline["queue"]], [depth for _, depth in timeline["queue"]]]
     lanes = [
         ("on a processor", spans(timeline["cpu"])),
@@ -102,7 +103,6 @@ def draw_timeline(timeline, path):
         lane.legend()
     axes[0].set_title(f"{timeline['app']}, {timeline['scenario']}, on {timeline['device']}; misses in red")
     figure.savefig(path, bbox_inches="tight")
-    plt.close(figure)
 
 
 def main():
