@@ -140,7 +140,6 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
         scenario: scenario.to_owned(),
         seconds: 1.24,
         idle: Some(Idle::of([(3_000, 40_000), (180_000, 900_000)])),
-        background_us: Some(52_000),
         ..Timeline::default()
     }
 }

@@ -13,7 +13,6 @@ mod one_core;
 mod service;
 mod sweeps;
 mod together;
-mod writes;
 mod wrong;
 
 use super::app::App;
@@ -22,7 +21,6 @@ use super::stats::{Estimate, Statistic};
 use super::summary::Device;
 use super::table::Table;
 pub use idle::idle_stretches;
-pub use writes::waits_for_writes;
 
 /// A part of a device's report.
 #[derive(Clone, Debug, Default, PartialEq)]
