@@ -24,8 +24,10 @@ pub fn live(device: &Device) -> Option<Section> {
     let text = "Launched cold, with what was learned from a warm launch without dropping a cache \
                 beside what was learned from a cold one.";
     let mut tables = beside_idle(device, Kind::Live, "Live by cold");
+    let is_compared = tables.iter().any(|table| !table.rows.is_empty());
     tables.push(cost_of_learning(device));
-    Section::of("Learned live", vec![text.to_owned()], tables)
+    let text = is_compared.then(|| text.to_owned());
+    Section::of("Learned live", text.into_iter().collect(), tables)
 }
 
 /// Warm launches that are being learned live by warm launches that are not.
