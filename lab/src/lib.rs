@@ -2,7 +2,7 @@
 //! and other prefetchers, on drives that people have.
 //!
 //! A session mounts the [`image`] with its [`apps`] on a [`drive`], and performs an [`experiment`]:
-//! launches on a [`display`], with one of the [`methods`] or with Paralfetch prefetching. Each launch
+//! launches in [`scenarios`] on a [`display`], with one of the [`methods`] or with Paralfetch prefetching. Each launch
 //! leaves a [`record`]; a [`timeline`] shows one launch in full. The [`report`] is made from records
 //! alone. [`writes`] measures single operations while the drive is being written.
 
@@ -17,7 +17,9 @@ pub mod drive;
 pub mod experiment;
 pub mod image;
 pub mod methods;
+mod processes;
 pub mod record;
 pub mod report;
+pub mod scenarios;
 pub mod timeline;
 pub mod writes;

@@ -378,7 +378,7 @@ pub struct Operation {
     pub worst_ms: f64,
 }
 
-/// Waits of one type, as [`paralfetch_waits::WaitDetector`] saw them.
+/// Waits of one type, as [`paralfetch_waits::WaitWatch`] saw them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waited {
     /// The type, as [`paralfetch_waits::WaitCause::name`].
@@ -389,6 +389,6 @@ pub struct Waited {
     pub total_ms: f64,
     /// The longest, in milliseconds.
     pub worst_ms: f64,
-    /// Names of the tasks whose writes, handles or locks were waited for, the most frequent first.
+    /// Names of the tasks whose writes, handles or locks were waited for, the longest first.
     pub for_whom: Vec<String>,
 }

@@ -2,7 +2,7 @@
 //!
 //! [`WaitDetector`] sees the waits, by BPF programs of its own. [`WaitNames`] finds the paths of the files that they are
 //! about, and [`WaitTotals`] sums them up. [`WaitLog`] does all that in the caller's thread, and [`WaitWatch`] in one of
-//! its own. [`for_writes()`] tells which waits were for writes. [`cli`] is the program `paralfetch-waits`.
+//! its own. [`cli`] is the program `paralfetch-waits`.
 //!
 //! It is a tool beside the product, whose public interface it uses: the service knows nothing of it.
 
@@ -13,7 +13,6 @@ mod run_time_stats;
 mod totals;
 mod wait;
 mod watch;
-mod write_waits;
 
 pub use detector::{DetectorCost, WaitDetector, WaitOptions};
 pub use names::WaitNames;
@@ -21,4 +20,3 @@ pub use run_time_stats::RunTimeStats;
 pub use totals::{Tally, WaitProcess, WaitSum, WaitTotals, WaitedPlace};
 pub use wait::{Wait, WaitCause, WaitTask};
 pub use watch::{SeenWaits, WaitLog, WaitWatch};
-pub use write_waits::for_writes;

@@ -6,10 +6,10 @@ mod window;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::data_file::{self, Wrong};
+use crate::data_file::parse_toml;
 
 pub use bus::SessionBus;
 pub use start::{Start, Started};
@@ -99,34 +99,33 @@ struct File {
 /// The apps of a data file.
 ///
 /// # Errors
-/// Names the line and the app that is wrong, and says what to do.
+/// Names the app that is wrong, or the line of what is no TOML, and says what to do.
 pub fn parse(text: &str) -> Result<Vec<App>> {
     let File { app: apps } =
-        data_file::read(text).context("this is no list of apps as lab/apps.toml describes it")?;
-    data_file::check(text, "app", &apps, judge)?;
+        parse_toml(text).context("this is no list of apps as lab/apps.toml describes it")?;
+    for (index, app) in apps.iter().enumerate() {
+        judge(app, &apps[..index])?;
+    }
     Ok(apps)
 }
 
-fn judge(app: &App, before: &[App]) -> Result<(), Wrong> {
+fn judge(app: &App, before: &[App]) -> Result<()> {
     let name = &app.name;
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    if name.is_empty() || !name.chars().all(is_word) {
-        let what = format!("'{name}' is no name for an app: use letters, digits and hyphens");
-        return Err(Wrong::at("name", what));
-    }
-    if before.iter().any(|other| other.name == *name) {
-        let what = format!("there are two apps called '{name}': give one another name");
-        return Err(Wrong::at("name", what));
-    }
-    if app.command.is_empty() {
-        let what = format!("the app '{name}' has no command: name the program and its arguments");
-        return Err(Wrong::at("command", what));
-    }
+    ensure!(
+        !name.is_empty() && name.chars().all(is_word),
+        "'{name}' is no name for an app: use letters, digits and hyphens"
+    );
+    ensure!(
+        before.iter().all(|other| other.name != *name),
+        "there are two apps called '{name}': give one another name"
+    );
+    ensure!(
+        !app.command.is_empty(),
+        "the app '{name}' has no command: name the program and its arguments"
+    );
     if let Some(path) = app.files.keys().find(|path| !path.starts_with('/')) {
-        let what = format!(
-            "the app '{name}' has a file without absolute path: begin '{path}' with a slash"
-        );
-        return Err(Wrong::at(path, what));
+        bail!("the app '{name}' has a file without absolute path: begin '{path}' with a slash");
     }
     Ok(())
 }
@@ -190,20 +189,17 @@ mod tests {
             "{unknown}"
         );
         let name = fails("'clock'", "'a clock'");
-        assert!(name.starts_with("line 3: 'a clock' is no name"), "{name}");
+        assert!(name.starts_with("'a clock' is no name"), "{name}");
         let command = fails("['xclock']", "[]");
         assert!(
-            command.starts_with("line 6: the app 'clock' has no command"),
+            command.starts_with("the app 'clock' has no command"),
             "{command}"
         );
         let file = fails("window =", "files = { 'etc/clock' = '' }\n        window =");
-        assert!(
-            file.starts_with("line 7: ") && file.contains("'etc/clock'"),
-            "{file}"
-        );
+        assert!(file.contains("'etc/clock'"), "{file}");
         let two = parse(&format!("{ONE}{ONE}")).unwrap_err().to_string();
         assert!(
-            two.starts_with("line 10: there are two apps called 'clock'"),
+            two.starts_with("there are two apps called 'clock'"),
             "{two}"
         );
     }

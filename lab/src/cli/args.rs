@@ -27,7 +27,7 @@ pub enum Command {
     Run(Run),
     /// Measures single operations while the drive is being written, and what helps (QASIO, FAST '15).
     Writes(Writes),
-    /// Writes report.md and report.html from the results in a directory.
+    /// Writes report.md from the results in a directory.
     Report {
         /// The results directory.
         dir: PathBuf,
@@ -142,8 +142,7 @@ pub struct Run {
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,
     /// Scenarios, or groups of them: standard, short, formula, wrong, one-core, background, live,
-    /// service, service-background, beside, writer (with the quiet ones), sweep-shift, sweep-distance,
-    /// sweep-hole, sweep-mobifetch-hole, sweep-mobifetch-distance, none.
+    /// service, writer (with the quiet ones), sweep-shift, sweep-distance, sweep-hole, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.
@@ -155,7 +154,7 @@ pub struct Run {
     /// Turns: launches of each app in each scenario.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-    /// Launches one after the other with the service on, in the scenarios `service…`.
+    /// Launches one after the other with the service on, in the scenario `service`.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub launches: u32,
     /// Where results go; what is there already is not measured again.

@@ -15,9 +15,9 @@ use crate::drive::{self, Disk, DriveProfile};
 use crate::experiment::idle::Awake;
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
-use crate::experiment::scenario::Scenario;
 use crate::experiment::service_state::Serve;
 use crate::experiment::session::{self, Ended, SessionOptions};
+use crate::scenarios::Scenario;
 use crate::writes::benchmark::Benchmark;
 use crate::writes::measures::Measure;
 use crate::writes::run::BenchmarkJob;
@@ -132,7 +132,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
         Ended::Complete => {
             eprintln!(
                 "lab: the report is {}",
-                asked.out.join("report.html").display()
+                asked.out.join("report.md").display()
             );
             ExitCode::SUCCESS
         }

@@ -1,4 +1,4 @@
-//! An app that runs in the background while another is learned (Figure 11) or launched.
+//! An app that runs in the background while another is learned (Figure 11).
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::processes::cpu_of_descendants;
 use crate::apps::{self, App};
 use crate::child::die_with_parent;
 use crate::display::Display;
+use crate::processes::cpu_of_descendants;
 
 /// The app, in a process group of its own.
 pub struct Process(Child);
@@ -77,17 +77,6 @@ impl Process {
     /// Its first process.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
-    }
-
-    /// Checks that the app still runs.
-    ///
-    /// # Errors
-    /// When it has ended: nothing was measured beside it.
-    pub fn check(&mut self) -> Result<()> {
-        match self.0.try_wait()? {
-            None => Ok(()),
-            Some(status) => bail!("the app in the background has ended: {status}"),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use anyhow::{Context, Result};
 
 use super::perf::{Count, Started, is_refused};
-use super::processes::CpuTime;
+use crate::processes::CpuTime;
 use crate::record::Effort;
 
 /// Counts one launch, from before its prefetchers are started. Prefetchers are threads of this process: the

@@ -35,7 +35,7 @@ pub struct Job {
     pub apps: Vec<App>,
     /// What runs in the background while learning for the `background-…` scenarios.
     pub background: Option<App>,
-    /// Scenarios, as [`super::scenario::Scenario::parse_list`] reads them.
+    /// Scenarios, as [`crate::scenarios::Scenario::parse_list`] reads them.
     pub scenarios: String,
     /// How often to learn the app in the same way; 0: it is launched instead.
     pub lessons: u32,

@@ -17,13 +17,13 @@ use super::disturbance::Counters;
 use super::effort::EffortMeter;
 use super::live::LiveLearning;
 use super::one_processor::OneProcessor;
-use super::processes::{CpuTime, cpu_of, cpu_of_descendants};
 use super::service::Service;
 use super::wait::Wait;
 use crate::apps::SessionBus;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
 use crate::methods::{self, Plan, Running};
+use crate::processes::{CpuTime, cpu_of, cpu_of_descendants};
 use crate::record::Effort;
 use crate::writes::shielding::ShieldProcess;
 

@@ -6,28 +6,16 @@ use anyhow::{Context, Result};
 use paralfetch::model::{LogEntry, PAGE_SIZE};
 
 use super::accuracy;
-use super::scenario::Scenario;
 use crate::methods::{BlockMap, Completion, LearnedApp, LearnedSet, LearningRun, Method};
 use crate::record::Learned;
+use crate::scenarios::{Condition, Scenario};
 
-/// What runs on the system while an app is learned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Condition {
-    /// No other app runs.
-    Idle,
-    /// An app that shares files with it runs.
-    Background,
-    /// No other app runs and an earlier launch has cached everything: live learning.
-    Live,
-}
-
-impl Condition {
-    fn directory(self) -> &'static str {
-        match self {
-            Condition::Idle => "idle",
-            Condition::Background => "background",
-            Condition::Live => "live",
-        }
+/// The directory of what was learned so.
+fn directory_of(condition: Condition) -> &'static str {
+    match condition {
+        Condition::Idle => "idle",
+        Condition::Background => "background",
+        Condition::Live => "live",
     }
 }
 
@@ -59,7 +47,8 @@ impl LearnedStore {
     /// When it is damaged.
     pub fn open(out: &Path, device: &str, app: &str) -> Result<Self> {
         let directory = out.join("lessons").join(device).join(app);
-        let load = |condition: Condition| LearnedApp::load(&directory.join(condition.directory()));
+        let load =
+            |condition: Condition| LearnedApp::load(&directory.join(directory_of(condition)));
         Ok(LearnedStore {
             idle: load(Condition::Idle)?,
             background: load(Condition::Background)?,
@@ -116,7 +105,7 @@ impl LearnedStore {
         {
             learned.blocks = Some(BlockMap::read(learned, root)?);
         }
-        learned.save(&self.directory.join(when.directory()))
+        learned.save(&self.directory.join(directory_of(when)))
     }
 }
 

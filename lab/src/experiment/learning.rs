@@ -11,13 +11,13 @@ use paralfetch::process::User;
 
 use super::background;
 use super::disturbance::{Counters, stolen};
-use super::learned_store::{Condition, LearnedStore, describe, needed};
+use super::learned_store::{LearnedStore, describe, needed};
 use super::meanwhile::window_during;
-use super::scenario::Scenario;
 use super::work::{TRIES, Work};
 use crate::apps::{App, SessionBus};
 use crate::methods::{LearnedSet, LearningRun};
 use crate::record::{Record, Required, Tuned};
+use crate::scenarios::{Condition, Scenario};
 
 /// How long a launch may take that is learned exactly: without readahead, a disk with heads needs ten milliseconds for each
 /// page, and Chromium reads 30,000.

@@ -14,12 +14,12 @@ use paralfetch::model::{Place, Span};
 
 use super::job::Job;
 use super::launcher::Request;
-use super::learned_store::{Condition, LearnedStore};
-use super::scenario::Scenario;
+use super::learned_store::LearnedStore;
 use super::work::{PreparedApp, Work};
 use crate::apps::App;
 use crate::methods::{Method, Plan};
 use crate::record::{MissKind, Missed, Record};
+use crate::scenarios::{Condition, Scenario};
 
 /// The scenario that is judged: the product with its defaults.
 const JUDGED: Scenario = Scenario::Prefetched(Method::Infill);

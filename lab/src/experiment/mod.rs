@@ -1,7 +1,7 @@
-//! Launching and measuring: scenarios, their order, what disturbs a run, and resuming.
+//! Launching and measuring: the order of scenarios, what disturbs a run, and resuming.
 //!
 //! A [`session`] mounts the image on a drive and starts one process for each [`job`]: all launches of
-//! one app. The job learns what its [`scenario`]s need, performs the launches that are missing (in
+//! one app. The job learns what its [`scenarios`](crate::scenarios) need, performs the launches that are missing (in
 //! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`]. Unprefixed launches
 //! are left to a [`service`].
 
@@ -22,9 +22,7 @@ mod meanwhile;
 mod misses;
 mod one_processor;
 mod perf;
-mod processes;
 mod progress;
-pub mod scenario;
 mod served;
 pub mod service;
 pub mod service_state;

@@ -12,23 +12,23 @@ use paralfetch::service::main_class;
 
 use super::launcher::Request;
 use super::progress::Progress;
-use super::scenario::{Beside, Scenario};
 use super::service::Service;
 use super::service_state::State;
 use super::turns::Task;
 use super::work::{PreparedApp, TRIES, Work, launch_line};
 use crate::apps::App;
 use crate::record::{Launch, Parameter, Record, Served};
+use crate::scenarios::{SERVICE, Scenario};
 
 /// Name of the scenario of one of a round's launches, from 1.
-pub fn name(scenario: Scenario, number: u32) -> String {
-    format!("{scenario}-{number}")
+fn name(number: u32) -> String {
+    format!("{SERVICE}-{number}")
 }
 
 /// Whether this turn's round is there. Its launches build on one another, so that none is repeated by
 /// itself; they are written down together, the last one last.
 pub fn is_done(done: &[&Launch], task: &Task<Scenario>, launches: u32) -> bool {
-    let last = name(task.scenario, launches);
+    let last = name(launches);
     done.iter()
         .any(|launch| launch.turn == task.turn && launch.scenario == last)
 }
@@ -58,22 +58,20 @@ impl Work {
     pub(super) fn serve(
         &mut self,
         prepared: PreparedApp<'_>,
-        beside: Beside,
         turn: u32,
         progress: &mut Progress,
     ) -> Result<()> {
-        let scenario = Scenario::Service(beside);
         let mut tries = 1;
         let round = loop {
-            match self.round(prepared.app, beside, turn) {
+            match self.round(prepared.app, turn) {
                 Ok(round) => break round,
                 Err(error)
                     if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
                 {
-                    return Err(error.context(format!("{} {scenario}", prepared.app.name)));
+                    return Err(error.context(format!("{} {SERVICE}", prepared.app.name)));
                 }
                 Err(error) => {
-                    eprintln!("\nlab: {} {scenario}: {error:#}; again", prepared.app.name);
+                    eprintln!("\nlab: {} {SERVICE}: {error:#}; again", prepared.app.name);
                 }
             }
             tries += 1;
@@ -87,28 +85,15 @@ impl Work {
         Ok(())
     }
 
-    fn round(&mut self, app: &App, beside: Beside, turn: u32) -> Result<Vec<Launch>> {
-        // Before the service, which must see the launches of one app only.
-        let mut background = match beside {
-            Beside::Nothing => None,
-            Beside::WhileLearned | Beside::Always => Some(self.start_in_background()?),
-        };
+    fn round(&mut self, app: &App, turn: u32) -> Result<Vec<Launch>> {
         let program = identify_command(&Rules::builtin(), &self.program(app)?, app.uid).app;
         let state = State::new()?;
         state.enable(&program)?;
         let mut service = self.start_service(state, &program)?;
         let mut round = Vec::new();
         for number in 1..=self.job.launches {
-            if beside == Beside::WhileLearned && !service.is_learning()? {
-                background = None;
-                // What has left its process group.
-                self.launcher.end_tree(None)?;
-            }
             let mut launch = self.plainly(app, &mut service)?;
-            if let Some(background) = &mut background {
-                background.check()?;
-            }
-            launch.scenario = name(Scenario::Service(beside), number);
+            launch.scenario = name(number);
             launch.turn = turn;
             round.push(launch);
         }
@@ -150,7 +135,7 @@ impl Work {
         let bus = self.start_bus()?;
         self.launcher.empty_caches()?;
         let windows = self.watch_window(app)?.into_iter().collect();
-        let mut launch = self.begin(&app.name, Scenario::Service(Beside::Nothing));
+        let mut launch = self.begin(&app.name, Scenario::Service);
         let emulator = self.emulator_cpu()?;
         let seen = self.launcher.launch(Request {
             windows,
@@ -183,21 +168,21 @@ mod tests {
 
     #[test]
     fn a_round_is_there_with_its_last_launch() {
-        let scenario = Scenario::Service(Beside::Nothing);
         let launch = |turn, number| Launch {
             turn,
-            scenario: name(scenario, number),
+            scenario: name(number),
             ..Launch::default()
         };
-        let task = |scenario, turn| Task { turn, scenario };
+        let task = |turn| Task {
+            turn,
+            scenario: Scenario::Service,
+        };
         let done = [launch(0, 1), launch(0, 2), launch(1, 1)];
         let done: Vec<&Launch> = done.iter().collect();
-        let first = task(scenario, 0);
+        let first = task(0);
         assert!(is_done(&done, &first, 2));
         assert!(!is_done(&done, &first, 3), "more launches are asked for");
-        assert!(!is_done(&done, &task(scenario, 1), 2));
-        let beside = task(Scenario::Service(Beside::Always), 0);
-        assert!(!is_done(&done, &beside, 2));
+        assert!(!is_done(&done, &task(1), 2));
     }
 
     #[test]

@@ -97,14 +97,6 @@ impl Service {
         })
     }
 
-    /// Whether it learns the app's next launch.
-    ///
-    /// # Errors
-    /// When its record of the app cannot be read.
-    pub fn is_learning(&self) -> Result<bool> {
-        Ok(self.record()?.as_ref().is_none_or(learns))
-    }
-
     /// Waits until its history has one more launch and the resulting learning or rescheduling is done.
     ///
     /// # Errors

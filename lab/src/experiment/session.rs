@@ -13,13 +13,13 @@ use paralfetch::schedule::formula;
 use super::idle::Awake;
 use super::job::Job;
 use super::journal::Journal;
-use super::scenario::Scenario;
 use crate::apps::{self, App};
 use crate::display::Display;
 use crate::drive::{self, Drive, DriveProfile, Scheduler};
 use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
 use crate::record::{Record, Session};
 use crate::report;
+use crate::scenarios::Scenario;
 
 /// The options of a session.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct SessionOptions {
     pub apps: Vec<App>,
     /// What runs in the background where a scenario asks for it.
     pub background: Option<App>,
-    /// Scenarios of each app, as [`super::scenario::Scenario::parse_list`] reads them; may be empty.
+    /// Scenarios of each app, as [`crate::scenarios::Scenario::parse_list`] reads them; may be empty.
     pub scenarios: String,
     /// How many apps to launch at once, from the first on; each number an experiment.
     pub together: Vec<usize>,

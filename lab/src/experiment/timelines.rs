@@ -4,23 +4,18 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::job::Job;
-use super::launcher::{MeasuredLaunch, Request};
-use super::learned_store::{Condition, LearnedStore};
-use super::scenario::Scenario;
+use super::launcher::Request;
+use super::learned_store::LearnedStore;
 use super::work::{PreparedApp, Work};
 use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::methods::{LearningRun, Method, Plan};
+use crate::scenarios::{Condition, Scenario};
 use crate::timeline::{Facts, Recorder, analyse};
-use paralfetch_waits::{WaitOptions, WaitWatch, for_writes};
-
-/// Longest time that the detector of waits may take to be loaded.
-const ATTACHING: Duration = Duration::from_secs(20);
 
 /// The scenarios that are shown, and the set that the launch sequence is taken from. Those with a writer, and what the
 /// formula makes of the drive's costs, are shown where they are measured.
@@ -85,12 +80,6 @@ pub(super) fn record(
         .method()
         .map(|method| work.plan(method, scenario, store, completion))
         .transpose()?;
-    // Before the bus, whose helpers belong to the launch. It sees what this process starts from now on.
-    let waits = WaitWatch::start(WaitOptions {
-        only: Some(rustix::process::getpid()),
-        ..WaitOptions::default()
-    });
-    waits.until_attached(ATTACHING);
     let bus = work.start_bus()?;
     work.launcher.empty_caches()?;
     let mut written = scenario
@@ -118,7 +107,6 @@ pub(super) fn record(
     if let Some(written) = written {
         work.stop_writing(written)?;
     }
-    let background = background(waits, &seen);
     // Timelines begin with the execve, launches a moment earlier.
     let earlier = raw.start_ns.saturating_sub(seen.begun_ns) as f64 / 1e9;
     let since_execve = |seconds: f64| (seconds - earlier).max(0.0);
@@ -136,7 +124,6 @@ pub(super) fn record(
             seconds: window.unwrap_or_default(),
             window,
             completion: seen.completion.map(since_execve),
-            background,
         },
     );
     let path = path(&work.job, &app.name, scenario);
@@ -147,26 +134,4 @@ pub(super) fn record(
         .with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("lab: {} {scenario}: {}", app.name, timeline.summary());
     Ok(())
-}
-
-/// When tasks of the launch tree waited for background writes; `None` where that is not known, which is said.
-fn background(waits: WaitWatch, launch: &MeasuredLaunch) -> Option<Vec<(u64, u64)>> {
-    let seen = match waits.finish() {
-        Ok(seen) if seen.since_ns <= launch.begun_ns => seen,
-        Ok(_) => {
-            eprintln!("lab: waits for background writes are not known: the detector was late");
-            return None;
-        }
-        Err(why) => {
-            eprintln!("lab: waits for background writes are not known: {why}");
-            return None;
-        }
-    };
-    let spans = for_writes(&seen.waits).into_iter();
-    let end = |start: u64, duration: u64| start.saturating_add(duration);
-    Some(
-        spans
-            .map(|wait| (wait.start_ns, end(wait.start_ns, wait.duration_ns)))
-            .collect(),
-    )
 }

@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use super::launcher::Request;
 use super::progress::Progress;
-use super::scenario::{Scenario, TOGETHER};
 use super::turns::{launches, missing};
 use super::work::{Work, launch_line};
 use crate::record::Record;
+use crate::scenarios::{Scenario, TOGETHER};
 
 impl Work {
     /// Several apps at once, each with what was learned of it before.

@@ -11,9 +11,7 @@ use super::launcher::{Launcher, MeasuredLaunch, Request};
 use super::learned_store::LearnedStore;
 use super::live::LiveLearning;
 use super::misses;
-use super::processes::cpu_of;
 use super::progress::Progress;
-use super::scenario::Scenario;
 use super::served;
 use super::timelines;
 use super::turns::{Task, launches, missing};
@@ -21,7 +19,9 @@ use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
 use crate::methods::{LearningRun, Method, Plan, PlannedDrive, WrongProfile, plan, swept_plan};
+use crate::processes::cpu_of;
 use crate::record::{Launch, Record};
+use crate::scenarios::Scenario;
 
 /// How often a failed launch or learning run is tried again.
 pub(super) const TRIES: usize = 3;
@@ -63,8 +63,7 @@ impl Work {
         let order = |turn| Scenario::in_turn(&scenarios, turn);
         let mut tasks = missing(&done, order, self.job.runs);
         tasks.retain(|task| {
-            !matches!(task.scenario, Scenario::Service(_))
-                || !served::is_done(&done, task, self.job.launches)
+            task.scenario != Scenario::Service || !served::is_done(&done, task, self.job.launches)
         });
         let known = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
         if tasks.is_empty()
@@ -92,8 +91,8 @@ impl Work {
             if task.scenario.is_warm() && !is_warm {
                 self.try_launch(prepared, Scenario::Cold)?;
             }
-            if let Scenario::Service(beside) = task.scenario {
-                self.serve(prepared, beside, task.turn, &mut progress)?;
+            if task.scenario == Scenario::Service {
+                self.serve(prepared, task.turn, &mut progress)?;
             } else {
                 self.measure(prepared, &task, &mut progress)?;
             }
@@ -210,11 +209,6 @@ impl Work {
         } else {
             None
         };
-        let mut background = if scenario.runs_beside() {
-            Some(self.start_in_background()?)
-        } else {
-            None
-        };
         if scenario.is_warm() {
             // The processor's caches, too: what ran before, such as the loading just now, is in them.
             self.settle(app)?;
@@ -259,9 +253,6 @@ impl Work {
         self.complete(&mut record, &seen, emulator)?;
         if let Some(written) = written {
             self.end_writing(written, &mut record)?;
-        }
-        if let Some(background) = &mut background {
-            background.check()?;
         }
         Ok(record)
     }

@@ -89,7 +89,7 @@ impl Method {
     ];
 
     /// Name of the scenario.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Method::OnlyAsRead => "only-as-read",
             Method::OnlyExact => "only-exact",
@@ -105,11 +105,6 @@ impl Method {
             Method::Dynamic => "dynamic",
             Method::Formula => "formula",
         }
-    }
-
-    /// The method of this name.
-    pub fn named(name: &str) -> Option<Method> {
-        Method::ALL.into_iter().find(|method| method.name() == name)
     }
 
     /// Whether the app is held until prefetching has ended. Otherwise it starts with the prefetcher,
@@ -150,14 +145,6 @@ impl fmt::Display for Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_found_again() {
-        for method in Method::ALL {
-            assert_eq!(Method::named(method.name()), Some(method));
-        }
-        assert_eq!(Method::named("magic"), None);
-    }
 
     #[test]
     fn no_method_holds_an_app_that_it_does_not_have() {

@@ -1,5 +1,4 @@
-//! Sweeps: schedules of which one parameter takes one value after the other (Paralfetch, Figures 4, 6, 7 and 8; the two
-//! thresholds of Mobifetch, whose values its authors do not give).
+//! Sweeps: schedules of which one parameter takes one value after the other (Paralfetch, Figures 4, 6, 7 and 8).
 
 use std::fmt;
 
@@ -7,7 +6,7 @@ use paralfetch::model::{DriveClass, Infill, LogEntry, Params, PrefetchEntry};
 use paralfetch::schedule::schedule;
 
 use super::method::Method;
-use super::plan::{in_access_order, mobifetch};
+use super::plan::in_access_order;
 
 /// A parameter of schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,10 +17,6 @@ pub enum SweptParameter {
     Distance,
     /// The largest hole of infill merge, in 4 KiB pages, of the exact set.
     Hole,
-    /// The largest hole of Mobifetch, in 4 KiB pages.
-    MobifetchHole,
-    /// The I/O distance of Mobifetch, in positions.
-    MobifetchDistance,
 }
 
 /// A parameter with its value. The others have the values that the drive's class gives them.
@@ -35,12 +30,10 @@ pub struct Swept {
 
 impl SweptParameter {
     /// All of them.
-    pub const ALL: [SweptParameter; 5] = [
+    pub const ALL: [SweptParameter; 3] = [
         SweptParameter::Shift,
         SweptParameter::Distance,
         SweptParameter::Hole,
-        SweptParameter::MobifetchHole,
-        SweptParameter::MobifetchDistance,
     ];
 
     /// Its name in scenarios.
@@ -49,8 +42,6 @@ impl SweptParameter {
             SweptParameter::Shift => "shift",
             SweptParameter::Distance => "distance",
             SweptParameter::Hole => "hole",
-            SweptParameter::MobifetchHole => "mobifetch-hole",
-            SweptParameter::MobifetchDistance => "mobifetch-distance",
         }
     }
 
@@ -64,10 +55,8 @@ impl SweptParameter {
     pub fn values(self) -> &'static [u64] {
         match self {
             SweptParameter::Shift => &[0, 4, 16, 64, 128, 256, 512],
-            SweptParameter::Distance | SweptParameter::MobifetchDistance => {
-                &[0, 4, 8, 16, 32, 64, 1024]
-            }
-            SweptParameter::Hole | SweptParameter::MobifetchHole => &[0, 2, 4, 8, 16, 64, 256],
+            SweptParameter::Distance => &[0, 4, 8, 16, 32, 64, 1024],
+            SweptParameter::Hole => &[0, 2, 4, 8, 16, 64, 256],
         }
     }
 }
@@ -89,7 +78,6 @@ impl Swept {
         match self.parameter {
             SweptParameter::Shift | SweptParameter::Distance => Method::ShiftMerge,
             SweptParameter::Hole => Method::Infill,
-            SweptParameter::MobifetchHole | SweptParameter::MobifetchDistance => Method::Mobifetch,
         }
     }
 
@@ -97,59 +85,24 @@ impl Swept {
     pub(super) fn schedule(self, log: &[LogEntry], class: DriveClass) -> Vec<PrefetchEntry> {
         let as_read = in_access_order(class, false);
         let exact = in_access_order(class, true);
-        match self.parameter {
-            SweptParameter::Shift => {
-                let shift_bytes = self.value.saturating_mul(1024);
-                schedule(
-                    log,
-                    &Params {
-                        shift_bytes,
-                        ..as_read
-                    },
-                )
-            }
-            SweptParameter::Distance => {
-                let merge_distance = self.value;
-                schedule(
-                    log,
-                    &Params {
-                        merge_distance,
-                        ..as_read
-                    },
-                )
-            }
-            SweptParameter::Hole => {
-                let infill = exact.infill.map(|infill| Infill {
+        let params = match self.parameter {
+            SweptParameter::Shift => Params {
+                shift_bytes: self.value.saturating_mul(1024),
+                ..as_read
+            },
+            SweptParameter::Distance => Params {
+                merge_distance: self.value,
+                ..as_read
+            },
+            SweptParameter::Hole => Params {
+                infill: exact.infill.map(|infill| Infill {
                     hole_pages: self.value,
                     ..infill
-                });
-                schedule(log, &Params { infill, ..exact })
-            }
-            SweptParameter::MobifetchHole => {
-                let usual = mobifetch(class);
-                let infill = usual.infill.map(|infill| Infill {
-                    hole_pages: self.value,
-                    ..infill
-                });
-                schedule(log, &Params { infill, ..usual })
-            }
-            SweptParameter::MobifetchDistance => {
-                let usual = mobifetch(class);
-                let infill = usual.infill.map(|infill| Infill {
-                    distance: self.value,
-                    ..infill
-                });
-                let merge_distance = self.value;
-                schedule(
-                    log,
-                    &Params {
-                        infill,
-                        merge_distance,
-                        ..usual
-                    },
-                )
-            }
-        }
+                }),
+                ..exact
+            },
+        };
+        schedule(log, &params)
     }
 }
 
@@ -207,15 +160,6 @@ mod tests {
             );
             let hole = exact.infill.map_or(0, |infill| infill.hole_pages);
             assert_eq!(swept(SweptParameter::Hole, hole), schedule(&log, &exact));
-            let usual = mobifetch(class);
-            let infill = usual.infill.unwrap();
-            for (parameter, value) in [
-                (SweptParameter::MobifetchHole, infill.hole_pages),
-                (SweptParameter::MobifetchDistance, infill.distance),
-            ] {
-                assert_eq!(swept(parameter, value), schedule(&log, &usual));
-                assert_ne!(swept(parameter, 0), schedule(&log, &usual), "{parameter:?}");
-            }
         }
     }
 }

@@ -67,7 +67,7 @@ fn the_formula_sweeps_a_disk_and_keeps_the_order_of_flash() {
     let swept = entries(Method::Formula, &disk);
     assert_ne!(swept, infill);
     assert_eq!(pages(swept), pages(infill));
-    for name in ["shift-4", "distance-16", "hole-2", "mobifetch-hole-4"] {
+    for name in ["shift-4", "distance-16", "hole-2"] {
         let swept = Swept::parse(name).unwrap();
         let planned = swept_plan(swept, &app, &flash).unwrap();
         let pages_of = pages(spans(&planned.profile.entries));

@@ -6,7 +6,6 @@
 //! their number, order and, where the file has room, size stay as they are.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use paralfetch::model::{PAGE_SIZE, Place, PrefetchEntry, Profile, Span};
 
@@ -22,22 +21,6 @@ pub enum WrongProfile {
 }
 
 impl WrongProfile {
-    /// All of them, from the least wrong on.
-    pub const ALL: [WrongProfile; 3] = [
-        WrongProfile::OffByOne,
-        WrongProfile::OtherPages,
-        WrongProfile::OtherApp,
-    ];
-
-    /// Its name in scenarios.
-    pub fn name(self) -> &'static str {
-        match self {
-            WrongProfile::OffByOne => "page",
-            WrongProfile::OtherPages => "pages",
-            WrongProfile::OtherApp => "app",
-        }
-    }
-
     /// The entries of a profile, made wrong. Those of another app are that app's own.
     pub fn entries(self, profile: &Profile) -> Vec<PrefetchEntry> {
         match self {
@@ -45,12 +28,6 @@ impl WrongProfile {
             WrongProfile::OtherPages => other_pages(profile),
             WrongProfile::OtherApp => profile.entries.clone(),
         }
-    }
-}
-
-impl fmt::Display for WrongProfile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::scenarios::{self, BOUND_AS_READ, BOUND_EXACT};
 use super::stats::{Estimate, Statistic, gap_closed, median};
 use crate::record::Launch;
+use crate::scenarios::{self, BOUND_AS_READ, BOUND_EXACT};
 
 /// Apps that start faster than this when cold, in seconds, have nothing to gain (`uname`, FAST §5.2):
-/// what prefetching costs them is shown, and they are left out of pictures and averages.
+/// what prefetching costs them is shown, and they are left out of averages.
 pub const TINY: f64 = 0.03;
 
 /// How a launch's time is taken.
@@ -148,6 +148,12 @@ impl App {
             .into_iter()
             .map(|(_, time)| time)
             .collect()
+    }
+
+    /// Median time in seconds; `None` without an undisturbed launch that has an end.
+    pub fn middle(&self, scenario: &str) -> Option<f64> {
+        let times = self.times(scenario);
+        (!times.is_empty()).then(|| median(&times))
     }
 
     /// Launch time normalized to the scenario's baseline, with its interval.

@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::load::{Results, load};
-use super::scenarios;
 use super::stats::Statistic;
 use super::summary::{Device, devices};
 use super::table::Table;
+use crate::scenarios;
 
 /// With fewer runs a side, all of one set being below all of the other happens by chance too often: 1 in
 /// 10 comparisons of 3 with 3, 1 in 35 of 4 with 4 (either way round).

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::escape::markdown as escape;
-use super::scenarios;
-use super::sections::{Section, idle_stretches, of_device, waits_for_writes};
+use super::sections::{Section, idle_stretches, of_device};
 use super::summary::Device;
+use crate::scenarios;
 use crate::timeline::Timeline;
 
 /// The whole report; `notes` are remarks on the files that it was made from.
@@ -21,9 +21,7 @@ pub fn page(devices: &[Device], timelines: &[Timeline], notes: &[String]) -> Str
         let _ = writeln!(page, "## {}\n", escape(&device.name));
         let own = timelines.iter().filter(|own| own.device == device.name);
         let own: Vec<&Timeline> = own.collect();
-        let of_timelines = [idle_stretches(&own), waits_for_writes(&own)];
-        let parts = of_device(device).into_iter();
-        for part in parts.chain(of_timelines.into_iter().flatten()) {
+        for part in of_device(device).into_iter().chain(idle_stretches(&own)) {
             section(&mut page, &part);
         }
     }

@@ -1,24 +1,20 @@
-//! What people look at: tables, pictures, comparisons.
+//! What people look at: tables and comparisons.
 //!
 //! [`mod@load`] reads records, [`summary`] groups them and computes, [`sections`] says what is shown,
-//! and [`markdown`] and [`html`] show it. [`mod@compare`] tells two sets of results apart.
+//! and [`markdown`] shows it. [`mod@compare`] tells two sets of results apart.
 
 pub mod app;
 pub mod compare;
 mod escape;
 pub mod format;
-pub mod html;
 pub mod load;
 pub mod markdown;
-pub mod scenarios;
 pub mod sections;
 pub mod stats;
 pub mod summary;
 pub mod table;
 pub mod timeline_file;
 
-#[cfg(test)]
-mod page_test;
 #[cfg(test)]
 mod synthetic;
 #[cfg(test)]
@@ -34,7 +30,7 @@ use crate::writes::tables;
 pub use compare::compare;
 pub use load::{Results, load};
 
-/// Writes `report.md` and `report.html` into `dir`, from `results.jsonl` and `timelines/` there; of benchmarks
+/// Writes `report.md` into `dir`, from `results.jsonl` and `timelines/` there; of benchmarks
 /// beside a writer, `writes.md`.
 ///
 /// # Errors
@@ -50,14 +46,8 @@ pub fn write(dir: &Path) -> Result<()> {
     let (timelines, broken) = timeline_file::load(dir)?;
     let notes = [results.notes.clone(), broken].concat();
     let devices = summary::devices(&results);
-    store(
-        &dir.join("report.md"),
-        &markdown::page(&devices, &timelines, &notes),
-    )?;
-    store(
-        &dir.join("report.html"),
-        &html::page(&devices, &timelines, &notes),
-    )
+    let page = markdown::page(&devices, &timelines, &notes);
+    store(&dir.join("report.md"), &page)
 }
 
 // By rename: a reader, or an interruption, never meets half a page.

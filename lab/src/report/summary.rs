@@ -1,12 +1,12 @@
-//! Results grouped by drive, and the averages that tables and pictures share.
+//! Results grouped by drive, and the averages that tables share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::app::App;
 use super::load::Results;
-use super::scenarios::{self, Kind};
 use super::stats::{Estimate, Statistic, gap_closed};
 use crate::record::{Launch, Learned, Lessons, Missed, Session};
+use crate::scenarios::{self, Kind};
 
 /// An average over apps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,10 @@ impl Device {
             .flat_map(|app| app.runs.keys().chain(app.normalized.keys()))
             .collect();
         let mut scenarios: Vec<String> = names.into_iter().cloned().collect();
-        scenarios.sort_by_key(|name| (scenarios::rank(name), scenarios::number(name)));
+        scenarios.sort_by_key(|name| {
+            let of_sweep = scenarios::unnumbered(name).to_owned();
+            (scenarios::rank(name), of_sweep, scenarios::number(name))
+        });
         let mut device = Self {
             name: name.to_owned(),
             sessions: results
@@ -186,8 +189,8 @@ pub fn devices(results: &Results) -> Vec<Device> {
 #[cfg(test)]
 mod tests {
     use super::super::app::Rule;
-    use super::super::scenarios::{BOUND_AS_READ, BOUND_EXACT};
     use super::*;
+    use crate::scenarios::{BOUND_AS_READ, BOUND_EXACT};
 
     fn launch(scenario: &str, turn: u32, window: f64) -> Launch {
         Launch {

@@ -1,7 +1,7 @@
 //! Made-up results for tests of reports: what a session on one drive could leave behind.
 
 use crate::record::{Launch, Learned, Record, Session};
-use crate::timeline::{Idle, Miss, Timeline, Why};
+use crate::timeline::{Idle, Timeline};
 
 /// Apps, with their cold time in seconds and the warm share of it.
 pub const APPS: &[(&str, f64, f64)] = &[
@@ -132,88 +132,15 @@ fn noise(number: u64) -> f64 {
     mixed as f64 / f64::from(1 << 23) - 1.0
 }
 
-/// A prefetched launch as it could have been recorded.
+/// A cold launch as it could have been recorded.
 pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
-    let end = 1_240_000;
-    let prefetching = scenario != "cold";
-    let pages = 12_000;
-    let reading = if prefetching { 0.55 } else { 0.95 };
-    let steps = |from: u64, until: u64| (from..until).step_by(900);
-    let place = |time: u64| time as f64 / end as f64;
-    let depth = |time: u64| match noise(time) {
-        _ if place(time) > reading + 0.1 => 0,
-        noise if prefetching => (14.0 + 4.0 * noise + 13.0 * self::noise(time / 41_000)) as u64,
-        noise => u64::from(noise > -0.6),
-    };
-    let entry = |index: u64, sorted: bool| {
-        let metadata = index.is_multiple_of(17);
-        let file = if sorted { index / 40 } else { index / 12 };
-        let spread = ((noise(file) + 1.0) * 4e6) as u64;
-        let sector = if metadata {
-            2_000_000 * (file % 5)
-        } else {
-            600_000 + spread
-        };
-        [
-            index,
-            sector + index % 40 * 8,
-            1 + index % 5,
-            u64::from(metadata),
-        ]
-    };
-    let miss = |index: u64| Miss {
-        time_us: 30_000 + index * 83_000,
-        wait_us: 300 + index * 140,
-        what: if index.is_multiple_of(4) {
-            "inode table".into()
-        } else {
-            format!("/usr/lib/lib{app}-{index}.so")
-        },
-        offset: index * 11,
-        pages: 1 + index % 4,
-        why: if index.is_multiple_of(3) {
-            Why::CameTooLate
-        } else {
-            Why::NotInProfile
-        },
-    };
-    let curve = |speed: f64| {
-        let so_far =
-            move |time: u64| (pages as f64 * (place(time) / speed).min(1.0).powf(0.9)) as u64;
-        steps(4_000, end)
-            .map(move |time| [time, so_far(time)])
-            .collect()
-    };
-    // Launches go through phases of some tens of milliseconds.
-    let tasks = |most: f64, seed: u64| {
-        let count = move |time: u64| {
-            let (phase, moment) = (noise(time / 37_000 + seed), noise(time + seed));
-            ((phase * 0.4 + moment * 0.3 + 0.5) * most).round().max(0.0) as u64
-        };
-        steps(0, end)
-            .map(move |time| [time, time + 800, count(time)])
-            .collect()
-    };
     Timeline {
         device: device.to_owned(),
         app: app.to_owned(),
         scenario: scenario.to_owned(),
-        seconds: end as f64 / 1e6,
-        window: Some(1.1),
-        completion: Some(1.17),
-        cpu: tasks(2.0, 3),
-        waiting: tasks(if prefetching { 0.8 } else { 1.6 }, 11),
+        seconds: 1.24,
         idle: Some(Idle::of([(3_000, 40_000), (180_000, 900_000)])),
-        background: prefetching.then(|| vec![[200_000, 240_000, 1], [700_000, 712_000, 2]]),
-        background_us: prefetching.then_some(52_000),
-        queue: steps(2_000, end).map(|time| [time, depth(time)]).collect(),
-        prefetch: if prefetching { curve(0.6) } else { Vec::new() },
-        app_position: curve(0.95),
-        total_pages: pages,
-        misses: (0..if prefetching { 13 } else { 0 }).map(miss).collect(),
-        before: (0..2400).map(|index| entry(index, false)).collect(),
-        after: (0..1500).map(|index| entry(index, true)).collect(),
-        totals: None,
+        ..Timeline::default()
     }
 }
 

@@ -11,13 +11,12 @@ fn store_results(dir: &Path, records: &[Record]) {
     fs::write(dir.join("results.jsonl"), lines(records)).unwrap();
 }
 
-/// Markdown and HTML of these records, through files.
-fn report(records: &[Record]) -> (String, String) {
+/// The report of these records, through files.
+fn report(records: &[Record]) -> String {
     let dir = tempfile::tempdir().unwrap();
     store_results(dir.path(), records);
     write(dir.path()).unwrap();
-    let read = |name| fs::read_to_string(dir.path().join(name)).unwrap();
-    (read("report.md"), read("report.html"))
+    fs::read_to_string(dir.path().join("report.md")).unwrap()
 }
 
 #[test]
@@ -53,33 +52,29 @@ fn a_whole_session() {
         ("together-infill", 0.3),
     ];
     all.extend(records("microsd", &[("gimp+okular", 4.0, 0.5)], &together, 5).split_off(2));
-    let (markdown, html) = report(&all);
-    for text in [&markdown, &html] {
-        for part in [
-            "Paralfetch, Figure 10",
-            "Paralfetch, Figure 11",
-            "Paralfetch, Figure 12",
-            "Paralfetch, Figure 13",
-            "FAST, Figure 6",
-            "FAST, Figure 8",
-            "QASIO",
-            "The two rules disagree by more than 10 % for: okular.",
-            "disturbed and are left out",
-            "Learned sets",
-            "Gap closed",
-            "gimp+okular",
-        ] {
-            assert!(text.contains(part), "{part} is missing");
-        }
+    let markdown = report(&all);
+    for part in [
+        "Paralfetch, Figure 10",
+        "Paralfetch, Figure 11",
+        "Paralfetch, Figure 12",
+        "Paralfetch, Figure 13",
+        "FAST, Figure 6",
+        "FAST, Figure 8",
+        "QASIO",
+        "The two rules disagree by more than 10 % for: okular.",
+        "disturbed and are left out",
+        "Learned sets",
+        "Gap closed",
+        "gimp+okular",
+    ] {
+        assert!(markdown.contains(part), "{part} is missing");
     }
     assert!(markdown.contains("steal 8 %"));
     assert!(
         markdown.contains("| gimp | 10.0 | 10.0 | 9.0 | 0.90 |"),
         "{markdown}"
     );
-    assert!(html.contains("bound exact"));
-    let apps_with_bars = html.matches("class=\"bar f-infill\"").count();
-    assert!(apps_with_bars >= 2 * APPS.len(), "{apps_with_bars}");
+    assert!(markdown.contains("bound exact"));
 }
 
 #[test]
@@ -111,8 +106,8 @@ fn benchmarks_beside_a_writer_have_a_page_of_their_own() {
 #[test]
 fn one_app_with_gaps() {
     let some = [SCENARIOS[0], SCENARIOS[8], ("brand-new", 0.5)];
-    let (markdown, html) = report(&records("nvme", &APPS[..1], &some, 1));
-    assert!(markdown.contains("brand-new") && html.contains("brand-new"));
+    let markdown = report(&records("nvme", &APPS[..1], &some, 1));
+    assert!(markdown.contains("brand-new"));
     assert!(
         !markdown.contains("\n| average |"),
         "one app has no average of its own"
@@ -122,7 +117,7 @@ fn one_app_with_gaps() {
 }
 
 #[test]
-fn averages_of_a_picture_are_over_its_apps() {
+fn averages_of_a_figure_are_over_its_apps() {
     let mut all = records(
         "nvme",
         &[("a", 1.0, 0.2), ("b", 1.0, 0.4), ("c", 1.0, 0.9)],
@@ -136,35 +131,27 @@ fn averages_of_a_picture_are_over_its_apps() {
         &background,
         1,
     ));
-    let results = load::parse(&lines(&all)).unwrap();
-    let device = &summary::devices(&results)[0];
-    let parts = sections::of_device(device);
-    let figure = parts
-        .iter()
-        .find(|part| part.title.contains("Figure 11"))
-        .unwrap();
-    let Some(sections::Picture::Groups(groups)) = &figure.picture else {
-        panic!("no bars")
+    let figure = section(&all, "Figure 11");
+    let rows = &figure.tables[0].rows;
+    let warm = |index: usize| -> f64 {
+        let cell = rows[index].last().unwrap();
+        cell.split(' ').next().unwrap().parse().unwrap()
     };
-    let warm = |index: usize| groups.groups[index].marks[0].unwrap().value;
-    assert_eq!(groups.groups.len(), 3);
-    assert!((warm(2) - (warm(0) + warm(1)) / 2.0).abs() < 1e-9);
+    assert_eq!(rows.len(), 3);
+    let off = warm(2) - (warm(0) + warm(1)) / 2.0;
+    assert!(off.abs() <= 0.01, "{rows:?}");
 }
 
 #[test]
 fn only_learned_or_nothing_at_all() {
-    let (markdown, html) = report(&[]);
-    assert!(
-        markdown.contains("Nothing has been measured")
-            && html.contains("Nothing has been measured")
-    );
-    let (markdown, _) = report(&records("nvme", &APPS[..1], &[], 0));
+    assert!(report(&[]).contains("Nothing has been measured"));
+    let markdown = report(&records("nvme", &APPS[..1], &[], 0));
     assert!(markdown.contains("Learned sets"));
 }
 
 #[test]
 fn apps_without_cold_launches_are_said_in_a_sentence() {
-    let of = |records: &[Record]| report(records).0;
+    let of = |records: &[Record]| report(records);
     let one = of(&records("nvme", &APPS[..1], &SCENARIOS[1..2], 2));
     assert!(
         one.contains("gimp has no cold launch to be normalized to."),
@@ -273,45 +260,8 @@ fn launches_with_the_service_on_are_told_by_number() {
     ];
     assert_eq!(kinds.rows[0], expected);
     assert_eq!(gain.rows[2], [sections::AVERAGE, "0.960 (0.960–0.960)"]);
-    let (markdown, html) = report(&all);
-    for text in [markdown, html] {
-        assert!(text.contains("Launches with the service on"));
-        assert_eq!(text.matches("Launched plainly and cold").count(), 1);
-    }
-}
-
-#[test]
-fn rounds_beside_another_app_have_sections_and_baselines_of_their_own() {
-    let times = [
-        ("cold", 1.0),
-        ("infill", 0.5),
-        ("beside-cold", 0.6),
-        ("beside-infill", 0.3),
-        ("service-background-1", 1.0),
-        ("service-background-2", 1.0),
-        ("service-background-3", 0.55),
-        ("service-beside-1", 0.6),
-        ("service-beside-2", 0.6),
-        ("service-beside-3", 0.36),
-    ];
-    let all = shares("a", &times);
-    let ratios = |title: &str| section(&all, title).tables[0].rows[0][1..].to_vec();
-    let learned_beside = ratios("learned beside another app");
-    assert_eq!(
-        learned_beside,
-        ["1.100 (1.100–1.100)", "0.550 (0.550–0.550)"]
-    );
-    let beside = ratios("service on, beside another app");
-    assert_eq!(beside, ["1.200 (1.200–1.200)", "0.600 (0.600–0.600)"]);
-    let prefetched = section(&all, "Beside another app");
-    assert!(
-        prefetched
-            .tables
-            .iter()
-            .any(|table| table.title == "With and without another app")
-    );
-    let (markdown, _) = report(&all);
-    assert!(!markdown.contains("### Launches with the service on\n"));
+    let markdown = report(&all);
+    assert_eq!(markdown.matches("Launched plainly and cold").count(), 1);
 }
 
 #[test]
@@ -326,19 +276,16 @@ fn figure_11_sets_the_background_beside_idle() {
     let mut all = shares("a", &times);
     all.extend(shares("b", &times));
     let figure = section(&all, "Figure 11");
-    let Some(sections::Picture::Groups(groups)) = &figure.picture else {
-        panic!("no bars")
-    };
-    assert_eq!(
-        groups.bars,
-        ["fast", "background-fast", "infill", "background-infill"]
-    );
-    let values: Vec<f64> = groups.groups[0]
-        .bars
-        .iter()
-        .map(|bar| (bar.unwrap().value * 100.0).round())
-        .collect();
-    assert_eq!(values, [50.0, 80.0, 40.0, 40.0]);
+    let numbers = &figure.tables[0];
+    let labels = [
+        "FAST",
+        "FAST, background",
+        "+ infill",
+        "+ infill, background",
+    ];
+    assert_eq!(numbers.head[1..], labels);
+    let expected = ["0.50", "0.80", "0.40", "0.40"].map(|one| format!("{one} ({one}–{one})"));
+    assert_eq!(numbers.rows[0][1..], expected);
     let ratios = figure.tables.last().unwrap();
     assert_eq!(ratios.head, ["app", "FAST", "+ infill"]);
     for row in &ratios.rows {
@@ -349,15 +296,13 @@ fn figure_11_sets_the_background_beside_idle() {
         );
     }
     assert_eq!(ratios.rows.last().unwrap()[0], sections::AVERAGE);
-    let html = report(&all).1;
-    assert!(html.contains("bar f-fast background") && html.contains("Paralfetch, background"));
 }
 
 #[test]
 fn figure_11_without_cold_launches_has_the_ratios() {
     let all = shares("a", &[("infill", 0.4), ("background-infill", 0.5)]);
     let figure = section(&all, "Figure 11");
-    assert_eq!(figure.picture, None);
+    assert_eq!(figure.tables.len(), 1);
     assert_eq!(figure.tables[0].rows, [["a", "1.25 (1.25–1.25)"]]);
 }
 
@@ -387,13 +332,6 @@ fn live_learning_costs_what_a_warm_launch_takes_longer() {
         !compared.iter().any(is_there),
         "it is no measure for others"
     );
-}
-
-#[test]
-fn what_was_learned_live_is_called_so() {
-    let all = shares("a", &[("cold", 1.0), ("infill", 0.4), ("live-infill", 0.4)]);
-    let html = report(&all).1;
-    assert!(html.contains("Paralfetch, live") && !html.contains("Paralfetch, background"));
 }
 
 #[test]
@@ -430,10 +368,8 @@ fn figure_8_is_normalized_to_the_same_set() {
 
 #[test]
 fn no_gap_between_cold_and_warm_is_not_divided_by() {
-    let (markdown, html) = report(&records("nvme", &[("flat", 1.0, 1.0)], SCENARIOS, 5));
-    for text in [markdown, html] {
-        assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
-    }
+    let text = report(&records("nvme", &[("flat", 1.0, 1.0)], SCENARIOS, 5));
+    assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
 }
 
 #[test]
@@ -444,16 +380,11 @@ fn hostile_names_stay_text() {
         dir.path(),
         &records(name, &[(name, 1.0, 0.5)], &[("cold", 0.0), (name, 0.5)], 2),
     );
-    let mut timeline = synthetic::timeline(name, name, name);
-    timeline.misses[0].what = name.to_owned();
+    let timeline = synthetic::timeline(name, name, name);
     fs::create_dir(dir.path().join("timelines")).unwrap();
     let path = dir.path().join("timelines/one.json");
     fs::write(path, serde_json::to_vec(&timeline).unwrap()).unwrap();
     write(dir.path()).unwrap();
-    let html = fs::read_to_string(dir.path().join("report.html")).unwrap();
-    assert_eq!(html.matches("<script").count(), 1, "only the page's own");
-    assert!(html.contains("&lt;script&gt;alert(1)"));
-    assert!(!html.contains("\"' onload"));
     let markdown = fs::read_to_string(dir.path().join("report.md")).unwrap();
     assert!(!markdown.contains("<script"));
 }
@@ -464,38 +395,17 @@ fn an_interrupted_session_is_reported_with_a_note() {
     let whole = lines(&records("ufs", &APPS[..2], SCENARIOS, 2));
     fs::write(dir.path().join("results.jsonl"), &whole[..whole.len() - 20]).unwrap();
     write(dir.path()).unwrap();
-    for name in ["report.md", "report.html"] {
-        let text = fs::read_to_string(dir.path().join(name)).unwrap();
-        assert!(
-            text.contains("cut off when the lab was interrupted"),
-            "{name}"
-        );
-    }
+    let text = fs::read_to_string(dir.path().join("report.md")).unwrap();
+    assert!(
+        text.contains("cut off when the lab was interrupted"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_same_results_make_the_same_report() {
     let all = records("ufs", &APPS[..2], SCENARIOS, 3);
     assert_eq!(report(&all), report(&all));
-}
-
-#[test]
-fn timelines_are_drawn_and_kept_small() {
-    let one = synthetic::timeline("qlc-sata", "gimp", "infill");
-    let page = html::page(&[], std::slice::from_ref(&one), &[]);
-    for part in [
-        "app waits for drive",
-        "app waits for writes",
-        "waits for writes 0.05",
-        "drive queue",
-        "misses",
-        "before scheduling",
-        "libgimp-1.so",
-    ] {
-        assert!(page.contains(part), "{part} is missing");
-    }
-    let alone = page.len() - html::page(&[], &[], &[]).len();
-    assert!(alone < 150_000, "{alone} bytes");
 }
 
 #[test]

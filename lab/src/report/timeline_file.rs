@@ -66,8 +66,6 @@ mod tests {
         assert_eq!(timeline.misses[0].what, "inode table");
         assert_eq!(timeline.misses[0].why, Why::CameTooLate);
         assert_eq!(timeline.before, [[0, 8, 1, 1]]);
-        // A file from before waits for writes were watched.
-        assert_eq!((timeline.background, timeline.background_us), (None, None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::idle::Idle;
 use super::pages::{Pages, Tables, schedule, sequence};
 use super::requests::{Request, Waited, requests};
 use super::steps::{Steps, count, intervals, push};
-use super::summary::{Totals, covered};
+use super::summary::Totals;
 use super::tasks::{Tasks, Wait};
 use crate::methods::LearnedSet;
 
@@ -51,11 +51,7 @@ pub fn analyse(raw: &Raw, set: &LearnedSet, entries: &[PrefetchEntry], facts: Fa
             (clock.micros(request.issued_ns), clock.micros(done))
         });
     let idle = Some(Idle::of(reads));
-    let spans = facts.background.as_ref();
-    let background = spans.map(|spans| intervals(&clock.count(spans.iter().copied()), end));
     let mut timeline = Timeline {
-        background_us: background.as_deref().map(covered),
-        background,
         cpu: intervals(&clock.count(tasks.runs.iter().copied()), end),
         waiting: intervals(&clock.count(waits), end),
         idle,

@@ -1,4 +1,4 @@
-//! The timeline of one launch, as reports draw it: a JSON file of at most some 500 KB.
+//! The timeline of one launch, as `lab/plot.py` draws it: a JSON file of at most some 500 KB.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::summary::Totals;
 /// One launch in full. All times are in microseconds since the app's execve; what happened before
 /// it (a prefetcher may begin early) stands at 0.
 ///
-/// Long series are shortened: counts (`cpu`, `waiting`, `background`, `queue`) to at most 1,500 parts, each with the
+/// Long series are shortened: counts (`cpu`, `waiting`, `queue`) to at most 1,500 parts, each with the
 /// rounded mean over a power of two microseconds; positions to 1,500 steps, of those in such a part
 /// the last; the sequences to every second, third, … entry, at most 2,500; the misses to the 1,200 that
 /// were waited for longest.
@@ -31,13 +31,6 @@ pub struct Timeline {
     pub cpu: Vec<[u64; 3]>,
     /// Intervals `[start, end, tasks of the launch tree waiting for I/O]`, likewise.
     pub waiting: Vec<[u64; 3]>,
-    /// Intervals `[start, end, tasks of the launch tree waiting for a background write]`, likewise; `None` if that was
-    /// not watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub background: Option<Vec<[u64; 3]>>,
-    /// Time in which at least one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub background_us: Option<u64>,
     /// Stretches without reads of the launch tree and its prefetcher; `None` in files from before they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Idle>,
@@ -125,7 +118,4 @@ pub struct Facts {
     pub window: Option<f64>,
     /// As [`Timeline::completion`].
     pub completion: Option<f64>,
-    /// When tasks of the launch tree waited for background writes, from and until, CLOCK_MONOTONIC in nanoseconds; `None`
-    /// if that was not watched.
-    pub background: Option<Vec<(u64, u64)>>,
 }

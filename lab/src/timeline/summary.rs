@@ -56,7 +56,7 @@ impl Totals {
 }
 
 /// The sum of the intervals' lengths.
-pub(super) fn covered(intervals: &[[u64; 3]]) -> u64 {
+fn covered(intervals: &[[u64; 3]]) -> u64 {
     intervals.iter().map(|part| part[1] - part[0]).sum()
 }
 
@@ -86,19 +86,12 @@ impl Timeline {
             share(totals.busy_us),
             totals.queue_depth,
         );
-        if let Some(us) = self.background_us {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "waiting for background writes: {:.1} ms",
-                us as f64 / 1e3
-            );
-        }
         if totals.misses.is_empty() {
             text.push_str("no misses\n");
         }
         for (why, (number, wait_us)) in &totals.misses {
             let wait = *wait_us as f64 / 1000.0;
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
                 "{number} misses: {}, waited {wait:.1} ms",
@@ -112,10 +105,7 @@ impl Timeline {
     /// the file stays below 500 KB.
     pub(super) fn downsample(&mut self) {
         let end = self.end_us();
-        for series in [&mut self.cpu, &mut self.waiting]
-            .into_iter()
-            .chain(&mut self.background)
-        {
+        for series in [&mut self.cpu, &mut self.waiting] {
             if series.len() > MAX_STEPS {
                 let steps = from_intervals(series);
                 *series = intervals(&thin_mean(steps, end, MAX_STEPS), end);

@@ -1,20 +1,27 @@
 //! What is done against waits, one thing at a time: all through the product's shield and its settings.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Error, Result, ensure};
 use paralfetch::model::DriveClass;
-use paralfetch_waits::WaitOptions;
+use paralfetch_waits::{SeenWaits, WaitOptions, WaitSum, WaitTotals, WaitWatch};
 use rustix::process::Pid;
 
 use super::benchmark::parse_list;
 use super::shielding::{ShieldJob, ShieldProcess};
-use super::waits::{Seen, Watcher};
+use crate::record::Waited;
 
 /// Shorter waits are not told, as in the service.
 const LEAST: Duration = Duration::from_millis(1);
+
+/// Longest wait for the detector's programs.
+const LOADING: Duration = Duration::from_secs(60);
+
+/// Most names of whom was waited for.
+const NAMES: usize = 3;
 
 /// What is done while a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,15 +77,15 @@ pub struct Target {
 
 /// A measure in force.
 pub struct InForce {
-    watcher: Option<Watcher>,
+    watch: Option<WaitWatch>,
     shield: Option<ShieldProcess>,
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Ended {
     /// What the detector saw.
-    pub seen: Option<Seen>,
+    pub seen: Option<SeenWaits>,
     /// What the shield did, a line each.
     pub done: Vec<String>,
 }
@@ -103,36 +110,99 @@ impl InForce {
             Measure::Requests => Some(ShieldProcess::start(job, lab)?),
             Measure::None | Measure::Detector => None,
         };
-        let watcher = if waits || measure == Measure::Detector {
-            Some(Watcher::start(WaitOptions {
+        let watch = (waits || measure == Measure::Detector).then(|| {
+            WaitWatch::start(WaitOptions {
                 least: LEAST,
                 only: Some(root),
-            })?)
-        } else {
-            None
-        };
-        Ok(InForce { watcher, shield })
+            })
+        });
+        let attached = watch
+            .as_ref()
+            .is_none_or(|watch| watch.until_attached(LOADING));
+        ensure!(attached, "the detector was not ready in time");
+        Ok(InForce { watch, shield })
     }
 
     /// Ends it.
     ///
     /// # Errors
     /// When the detector failed, or the shield does not end.
-    pub fn end(mut self) -> Result<Ended> {
-        let mut ended = Ended::default();
-        if let Some(watcher) = self.watcher.take() {
-            ended.seen = Some(watcher.finish()?);
-        }
-        if let Some(shield) = self.shield {
-            ended.done = shield.end()?;
-        }
-        Ok(ended)
+    pub fn end(self) -> Result<Ended> {
+        let seen = self.watch.map(WaitWatch::finish).transpose();
+        Ok(Ended {
+            seen: seen.map_err(Error::msg).context("cannot see who waits")?,
+            done: self.shield.map_or(Ok(Vec::new()), ShieldProcess::end)?,
+        })
     }
+}
+
+/// Waits by type, the longest in total first.
+pub fn waited(totals: &WaitTotals) -> Vec<Waited> {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let rows = totals.by_cause.rows().into_iter();
+    rows.map(|(cause, sum)| Waited {
+        cause: cause.name().to_owned(),
+        count: sum.count,
+        total_ms: ms(sum.total_ns),
+        worst_ms: ms(sum.worst_ns),
+        for_whom: names(sum),
+    })
+    .collect()
+}
+
+/// The names for whose tasks the longest was waited.
+fn names(sum: &WaitSum) -> Vec<String> {
+    let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+    for (process, time) in &sum.for_whom {
+        *times.entry(&process.name).or_default() += time;
+    }
+    let mut names: Vec<(&str, u64)> = times.into_iter().collect();
+    names.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    names.truncate(NAMES);
+    names.into_iter().map(|(name, _)| name.to_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use paralfetch_waits::{Wait, WaitCause, WaitTask};
+
     use super::*;
+
+    #[test]
+    fn waits_are_summed_by_type_and_name() {
+        let task = |comm: &str, pid| WaitTask {
+            pid,
+            tid: pid,
+            comm: comm.to_owned(),
+            uid: 0,
+        };
+        let mut totals = WaitTotals::default();
+        for (cause, ms, whom) in [
+            (WaitCause::Metadata, 5, Some(("kworker", 2))),
+            (WaitCause::Sync, 900, None),
+            (WaitCause::Metadata, 4, Some(("jbd2", 3))),
+            (WaitCause::Metadata, 3, Some(("jbd2", 4))),
+        ] {
+            totals.add(&Wait {
+                task: task("m1", 1),
+                cause,
+                start_ns: 0,
+                duration_ns: ms * 1_000_000,
+                device: None,
+                inode: None,
+                block: None,
+                for_whom: whom.map(|(comm, pid)| task(comm, pid)),
+                under_way: false,
+            });
+        }
+        let [sync, metadata] = &waited(&totals)[..] else {
+            panic!("{totals:?}");
+        };
+        assert_eq!((sync.cause.as_str(), sync.total_ms), ("sync", 900.0));
+        let of = (metadata.count, metadata.total_ms, metadata.worst_ms);
+        assert_eq!(of, (3, 12.0, 5.0));
+        assert_eq!(metadata.for_whom, ["jbd2", "kworker"]);
+    }
 
     #[test]
     fn lists_begin_with_none() {

@@ -3,7 +3,7 @@
 //! A [`session`] makes an empty file system on a drive. Each run of its [`plan`] has a [`benchmark`] in a
 //! process of its own ([`mod@run`], [`work`]), beside a [`background`] writer or on a quiet drive, with one of
 //! the [`measures`] against waits in force: the product's shield ([`shielding`]), or none, with or without the
-//! product's detector of who waits ([`waits`]). What came of it is shown in [`tables`].
+//! detector of who waits. What came of it is shown in [`tables`].
 
 pub mod background;
 pub mod benchmark;
@@ -18,6 +18,5 @@ pub mod tables;
 #[cfg(test)]
 mod tables_test;
 mod wait_tables;
-pub mod waits;
 mod work;
 pub mod writer;

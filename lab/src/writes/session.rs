@@ -14,7 +14,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::background::Background;
 use super::benchmark::Benchmark;
 use super::dirty::{self, Dirty};
-use super::measures::{InForce, Measure, Target};
+use super::measures::{InForce, Measure, Target, waited};
 use super::plan::{self, Task};
 use super::run::{BenchmarkJob, Running};
 use super::tables;
@@ -335,7 +335,7 @@ impl Site<'_> {
             cut: measured.cut,
             operations: measured.operations,
             throughput,
-            waits: seen.waits,
+            waits: waited(&seen.totals),
             lost_waits: seen.lost,
             done: ended.done,
         })

@@ -55,105 +55,51 @@ impl Unit {
     }
 }
 
+/// A load of requests of so many KiB, so many in flight, and its claim.
+const fn load(
+    what: &'static str,
+    (rw, block_kib, depth): (&'static str, u32, u32),
+    unit: Unit,
+    claim: fn(&Claims) -> Option<f64>,
+) -> Load {
+    let io = fio::Load {
+        rw,
+        block_kib,
+        depth,
+    };
+    Load {
+        what,
+        io,
+        unit,
+        claim,
+    }
+}
+
 /// Reads.
+#[rustfmt::skip]
 pub(in crate::drive) const READS: [Load; 5] = [
-    Load {
-        what: "4 KiB random, depth 1",
-        io: fio::Load {
-            rw: "randread",
-            block_kib: 4,
-            depth: 1,
-        },
-        unit: Unit::Requests,
-        claim: |claims| Some(claims.random_4k_depth_1),
-    },
-    Load {
-        what: "4 KiB random, depth 8",
-        io: fio::Load {
-            rw: "randread",
-            block_kib: 4,
-            depth: 8,
-        },
-        unit: Unit::Requests,
-        claim: |claims| Some(claims.random_4k_depth_8),
-    },
-    Load {
-        what: "4 KiB random, depth 32",
-        io: fio::Load {
-            rw: "randread",
-            block_kib: 4,
-            depth: 32,
-        },
-        unit: Unit::Requests,
-        claim: |claims| Some(claims.random_4k_depth_32),
-    },
-    Load {
-        what: "128 KiB random, depth 1",
-        io: fio::Load {
-            rw: "randread",
-            block_kib: 128,
-            depth: 1,
-        },
-        unit: Unit::Megabytes,
-        claim: |claims| Some(claims.random_128k_mb_s),
-    },
-    Load {
-        what: "128 KiB sequential, depth 8",
-        io: fio::Load {
-            rw: "read",
-            block_kib: 128,
-            depth: 8,
-        },
-        unit: Unit::Megabytes,
-        claim: |claims| Some(claims.sequential_mb_s),
-    },
+    load("4 KiB random, depth 1", ("randread", 4, 1), Unit::Requests, |claims| Some(claims.random_4k_depth_1)),
+    load("4 KiB random, depth 8", ("randread", 4, 8), Unit::Requests, |claims| Some(claims.random_4k_depth_8)),
+    load("4 KiB random, depth 32", ("randread", 4, 32), Unit::Requests, |claims| Some(claims.random_4k_depth_32)),
+    load("128 KiB random, depth 1", ("randread", 128, 1), Unit::Megabytes, |claims| Some(claims.random_128k_mb_s)),
+    load("128 KiB sequential, depth 8", ("read", 128, 8), Unit::Megabytes, |claims| Some(claims.sequential_mb_s)),
 ];
 
 /// Writes, into the SLC cache if there is one.
+#[rustfmt::skip]
 pub(super) const WRITES: [Load; 3] = [
-    Load {
-        what: "written, 4 KiB random, depth 1",
-        io: fio::Load {
-            rw: "randwrite",
-            block_kib: 4,
-            depth: 1,
-        },
-        unit: Unit::Requests,
-        claim: |claims| Some(claims.write_4k_depth_1),
-    },
-    Load {
-        what: "written, 4 KiB random, depth 32",
-        io: fio::Load {
-            rw: "randwrite",
-            block_kib: 4,
-            depth: 32,
-        },
-        unit: Unit::Requests,
-        claim: |claims| Some(claims.write_4k_depth_32),
-    },
-    Load {
-        what: "written, 128 KiB sequential, depth 8",
-        io: fio::Load {
-            rw: "write",
-            block_kib: 128,
-            depth: 8,
-        },
-        unit: Unit::Megabytes,
-        claim: |claims| Some(claims.write_sequential_mb_s),
-    },
+    load("written, 4 KiB random, depth 1", ("randwrite", 4, 1), Unit::Requests, |claims| Some(claims.write_4k_depth_1)),
+    load("written, 4 KiB random, depth 32", ("randwrite", 4, 32), Unit::Requests, |claims| Some(claims.write_4k_depth_32)),
+    load("written, 128 KiB sequential, depth 8", ("write", 128, 8), Unit::Megabytes, |claims| Some(claims.write_sequential_mb_s)),
 ];
 
 /// Writes beyond it.
-pub(super) const SUSTAINED: Load = Load {
-    what: "written with a full SLC cache, 128 KiB sequential, depth 8",
-    io: fio::Load {
-        rw: "write",
-        block_kib: 128,
-        depth: 8,
-    },
-    unit: Unit::Megabytes,
-    claim: |claims| claims.write_sustained_mb_s,
-};
+pub(super) const SUSTAINED: Load = load(
+    "written with a full SLC cache, 128 KiB sequential, depth 8",
+    ("write", 128, 8),
+    Unit::Megabytes,
+    |claims| claims.write_sustained_mb_s,
+);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ mod loads;
 mod written;
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use super::attach::Drive;
 use super::control::Overhead;
 use super::fio::{self, Extent, Rate};
 use super::profile::DriveProfile;
+use crate::processes::cpu_of;
 
 pub(super) use loads::{Load, READS, Unit};
 
@@ -166,10 +167,12 @@ fn fill(path: &Path) -> Result<()> {
 }
 
 fn check_load(drive: &Drive, load: &Load, extent: Extent) -> Result<Checked> {
-    let cpu = || drive.emulator().map(cpu_seconds).transpose();
+    let cpu = || drive.emulator().map(cpu_of).transpose();
     let before = cpu()?;
     let rate = fio::run(drive.node(), load.io, extent)?;
-    let spent = before.zip(cpu()?).map(|(before, after)| after - before);
+    let spent = before
+        .zip(cpu()?)
+        .map(|(before, after)| (after - before).total());
     let claimed = drive.profile().claims.as_ref().and_then(load.claim);
     let floor = match (drive.emulator(), claimed) {
         (Some(_), Some(claimed)) => {
@@ -196,22 +199,6 @@ fn describe(load: &Load, rate: &Rate) -> String {
         true => format!("{} ({:.0} MiB)", load.what, rate.io_bytes / 1048576.0),
         false => load.what.to_owned(),
     }
-}
-
-/// Processor time of a process so far, in seconds.
-fn cpu_seconds(pid: u32) -> Result<f64> {
-    let path = format!("/proc/{pid}/stat");
-    let stat = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-    // After the name, which may hold anything; utime and stime are fields 14 and 15 of proc(5).
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks: Option<Vec<f64>> = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(|field| field.parse().ok())
-        .collect();
-    let ticks = ticks.with_context(|| format!("unexpected {path}"))?;
-    Ok(ticks.iter().sum::<f64>() / rustix::param::clock_ticks_per_second() as f64)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The figures that a drive is held against.
 
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{Wrong, ensure, number};
+use super::number;
 
 /// What fio should measure on the drive. Random places are over the whole drive; writes begin on a drive
 /// that was discarded as a whole and has rested, as those of data sheets do.
@@ -30,7 +31,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    pub(super) fn validate(&self, has_slc: bool) -> Result<(), Wrong> {
+    pub(super) fn validate(&self, has_slc: bool) -> Result<()> {
         number("random_4k_depth_1", self.random_4k_depth_1, 1.0, 1e8)?;
         number("random_4k_depth_8", self.random_4k_depth_8, 1.0, 1e8)?;
         number("random_4k_depth_32", self.random_4k_depth_32, 1.0, 1e8)?;
@@ -44,11 +45,10 @@ impl Claims {
             0.01,
             1e6,
         )?;
-        ensure(
+        ensure!(
             self.write_sustained_mb_s.is_some() == has_slc,
-            "claims",
-            "'write_sustained_mb_s' is for a drive with an SLC cache, which must have it",
-        )?;
+            "'write_sustained_mb_s' is for a drive with an SLC cache, which must have it"
+        );
         match self.write_sustained_mb_s {
             Some(rate) => number("write_sustained_mb_s", rate, 0.01, 1e6),
             None => Ok(()),

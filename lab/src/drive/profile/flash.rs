@@ -1,8 +1,9 @@
 //! Flash behind a controller, as a profile describes it.
 
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{Wrong, ensure, number};
+use super::number;
 
 /// Smallest block that is erased at once, in bytes.
 const LEAST_BLOCK: u64 = 64 << 10;
@@ -94,23 +95,21 @@ impl Flash {
         u64::from(self.channels) * self.page_bytes
     }
 
-    pub(super) fn validate(&self) -> Result<(), Wrong> {
+    pub(super) fn validate(&self) -> Result<()> {
         number("channels", u64::from(self.channels), 1, 1024)?;
         number("page_bytes", self.page_bytes, 512, 1 << 20)?;
-        ensure(
+        ensure!(
             self.page_bytes.is_power_of_two(),
-            "page_bytes",
-            "'page_bytes' must be a power of two",
-        )?;
+            "'page_bytes' must be a power of two"
+        );
         number("read_us", self.read_us, 0.0, 1e6)?;
         number("program_us", self.program_us, 0.0, 1e6)?;
         number("channel_mb_s", self.channel_mb_s, 0.1, 1e5)?;
         number("stripe_bytes", self.stripe_bytes, self.page_bytes, 1 << 30)?;
-        ensure(
+        ensure!(
             self.stripe_bytes.is_multiple_of(self.page_bytes),
-            "stripe_bytes",
-            "'stripe_bytes' must be a multiple of 'page_bytes'",
-        )?;
+            "'stripe_bytes' must be a multiple of 'page_bytes'"
+        );
         number("write_us", self.write_us, 0.0, 1e6)?;
         number("discard_us", self.discard_us, 0.0, 1e7)?;
         if let Some(suspend_us) = self.suspend_us {
@@ -129,7 +128,7 @@ impl Flash {
         Ok(())
     }
 
-    fn validate_write_side(&self) -> Result<(), Wrong> {
+    fn validate_write_side(&self) -> Result<()> {
         if let Some(buffer) = &self.buffer {
             number("buffer.bytes", buffer.bytes, 4 * self.page_bytes, 1 << 30)?;
             number("buffer.answer_us", buffer.answer_us, 0.0, 1e6)?;
@@ -141,11 +140,10 @@ impl Flash {
         }
         if let Some(blocks) = &self.blocks {
             number("blocks.bytes", blocks.bytes, LEAST_BLOCK, 1 << 32)?;
-            ensure(
+            ensure!(
                 blocks.bytes.is_multiple_of(self.round_bytes()),
-                "blocks.bytes",
-                "'blocks.bytes' must be a multiple of a page of each channel",
-            )?;
+                "'blocks.bytes' must be a multiple of a page of each channel"
+            );
             number("blocks.erase_us", blocks.erase_us, 0.0, 1e7)?;
             number("blocks.spare_percent", blocks.spare_percent, 1.0, 1000.0)?;
         }

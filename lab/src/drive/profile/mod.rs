@@ -5,11 +5,11 @@ mod flash;
 
 use std::fmt::Display;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use paralfetch::model::DriveClass;
 use serde::{Deserialize, Serialize};
 
-use crate::data_file::{self, Wrong};
+use crate::data_file::parse_toml;
 
 pub use claims::Claims;
 pub use flash::{Blocks, Buffer, Flash, Slc};
@@ -98,13 +98,12 @@ impl DriveProfile {
     }
 
     /// Rejects what no drive can be, so that models need not care.
-    fn validate(&self) -> Result<(), Wrong> {
+    fn validate(&self) -> Result<()> {
         let name_is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        ensure(
+        ensure!(
             !self.name.is_empty() && self.name.chars().all(name_is_plain),
-            "name",
-            "its name must be of letters, digits and hyphens",
-        )?;
+            "its name must be of letters, digits and hyphens"
+        );
         if let Some(requests) = self.nr_requests {
             number("nr_requests", u64::from(requests), 4, 128)?;
         }
@@ -113,16 +112,11 @@ impl DriveProfile {
         }
         match (&self.bus, &self.flash, &self.heads) {
             (None, None, None) => {}
-            (Some(_), Some(_), None) | (Some(_), None, Some(_)) => ensure(
+            (Some(_), Some(_), None) | (Some(_), None, Some(_)) => ensure!(
                 self.claims.is_some(),
-                "bus",
-                "an emulated drive must say in 'claims' what it is held against",
-            )?,
-            _ => {
-                let what =
-                    "an emulated drive has 'bus' and either 'flash' or 'heads', another none";
-                ensure(false, "", what)?;
-            }
+                "an emulated drive must say in 'claims' what it is held against"
+            ),
+            _ => bail!("an emulated drive has 'bus' and either 'flash' or 'heads', another none"),
         }
         if let Some(bus) = &self.bus {
             number("queue_depth", u64::from(bus.queue_depth), 1, 1024)?;
@@ -143,49 +137,41 @@ impl DriveProfile {
 }
 
 impl Heads {
-    fn validate(&self) -> Result<(), Wrong> {
+    fn validate(&self) -> Result<()> {
         number("rpm", self.rpm, 60.0, 1e5)?;
         number("average_seek_ms", self.average_seek_ms, 0.0, 1e3)?;
         number("track_seek_ms", self.track_seek_ms, 0.0, 1e3)?;
-        ensure(
+        ensure!(
             self.track_seek_ms <= self.average_seek_ms,
-            "track_seek_ms",
-            "'track_seek_ms' must not be above 'average_seek_ms'",
-        )?;
+            "'track_seek_ms' must not be above 'average_seek_ms'"
+        );
         number("track_mb_s", self.track_mb_s, 0.1, 1e5)?;
         number("lookahead_bytes", self.lookahead_bytes, 0, 1 << 30)
     }
 }
 
 /// Rejects a number outside `least..=most`, and NaN.
-fn number<N: PartialOrd + Display>(key: &str, value: N, least: N, most: N) -> Result<(), Wrong> {
-    let what = format!("'{key}' is {value}; it must be between {least} and {most}");
-    ensure((least..=most).contains(&value), key, &what)
-}
-
-fn ensure(holds: bool, key: &str, what: &str) -> Result<(), Wrong> {
-    if holds {
-        return Ok(());
-    }
-    // The place of `slc.bytes` is that of `slc`: other tables have bytes, too.
-    let (place, _) = key.split_once('.').unwrap_or((key, ""));
-    Err(Wrong::at(place, what.to_owned()))
+fn number<N: PartialOrd + Display + Copy>(key: &str, value: N, least: N, most: N) -> Result<()> {
+    ensure!(
+        (least..=most).contains(&value),
+        "'{key}' is {value}; it must be between {least} and {most}"
+    );
+    Ok(())
 }
 
 /// Drive profiles from TOML, in the order of the file.
 ///
 /// # Errors
-/// What no drive can be, and two drives of one name; names the line, the drive and the key.
+/// What no drive can be, and two drives of one name; names the drive and the key, or the line of what is no TOML.
 pub fn parse(text: &str) -> Result<Vec<DriveProfile>> {
-    let File { drive: drives } = data_file::read(text)
+    let File { drive: drives } = parse_toml(text)
         .context("these are no drive profiles as lab/drives.toml describes them")?;
-    data_file::check(text, "drive", &drives, |drive, before| {
-        let checked = drive.validate().and_then(|()| {
-            let alone = before.iter().all(|other| other.name != drive.name);
-            ensure(alone, "name", "it is there twice: give one another name")
-        });
-        checked.map_err(|wrong| wrong.of(&format!("drive profile '{}'", drive.name)))
-    })?;
+    for (index, drive) in drives.iter().enumerate() {
+        let of = || format!("drive profile '{}'", drive.name);
+        drive.validate().with_context(of)?;
+        let alone = drives[..index].iter().all(|other| other.name != drive.name);
+        ensure!(alone, "{}: it is there twice: give one another name", of());
+    }
     Ok(drives)
 }
 
@@ -263,39 +249,32 @@ mod tests {
     #[test]
     fn bad_input_is_named() {
         assert_eq!(parse(CARD).unwrap().len(), 1);
-        for (from, to, line, complaint) in [
-            (
-                "queue_depth = 1",
-                "queue_depth = 0",
-                5,
-                "'queue_depth' is 0",
-            ),
-            ("command_us = 100.0", "command_us = nan", 5, "'command_us'"),
-            ("channels = 1", "channels = 0", 6, "'channels'"),
-            ("page_bytes = 16384", "page_bytes = 5000", 6, "power of two"),
-            (
-                "stripe_bytes = 16384",
-                "stripe_bytes = 16385",
-                6,
-                "multiple",
-            ),
-            ("read_us = 60.0", "read_us = -1.0", 6, "'read_us'"),
-            ("read_us", "reed_us", 6, "reed_us"),
-            ("name = \"card\"", "name = \"a/b\"", 3, "hyphens"),
-            ("bus =", "#", 2, "'flash' or 'heads'"),
-            ("claims =", "#", 5, "'claims'"),
+        for (from, to, complaint) in [
+            ("queue_depth = 1", "queue_depth = 0", "'queue_depth' is 0"),
+            ("command_us = 100.0", "command_us = nan", "'command_us'"),
+            ("channels = 1", "channels = 0", "'channels'"),
+            ("page_bytes = 16384", "page_bytes = 5000", "power of two"),
+            ("stripe_bytes = 16384", "stripe_bytes = 16385", "multiple"),
+            ("read_us = 60.0", "read_us = -1.0", "'read_us'"),
+            ("read_us", "reed_us", "reed_us"),
+            ("name = \"card\"", "name = \"a/b\"", "hyphens"),
+            ("bus =", "#", "'flash' or 'heads'"),
+            ("claims =", "#", "'claims'"),
             (
                 "write_4k_depth_1 = 700",
                 "write_4k_depth_1 = 0",
-                7,
                 "'write_4k_depth_1'",
             ),
         ] {
             let error = parse(&CARD.replacen(from, to, 1)).unwrap_err();
             let text = format!("{error:#}");
             assert!(text.contains(complaint), "{to}: {text}");
-            assert!(text.contains(&format!("line {line}: ")), "{to}: {text}");
         }
+        let text = format!(
+            "{:#}",
+            parse(&CARD.replace("read_us", "reed_us")).unwrap_err()
+        );
+        assert!(text.contains("line 6: "), "{text}");
         let full = CARD.replace("flash = {", "# {") + WRITE_SIDE;
         let sustained = "write_sequential_mb_s = 15";
         let full = full.replace(
@@ -324,7 +303,7 @@ mod tests {
         let twice = format!("{CARD}{CARD}");
         let error = parse(&twice).unwrap_err().to_string();
         assert!(
-            error.contains("line 10: drive profile 'card': it is there twice"),
+            error.contains("drive profile 'card': it is there twice"),
             "{error}"
         );
     }

@@ -3,12 +3,11 @@
 
 use super::super::app::{App, Rule, TINY};
 use super::super::format::{change, date, listed, mebibytes, or_nothing, percent, seconds};
-use super::super::scenarios::{self, Kind};
-use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
-use super::Section;
+use super::{Section, head};
 use crate::record::Session;
+use crate::scenarios::{self, Kind};
 
 /// By how much two rules may differ before the report says so.
 const DISAGREEMENT: f64 = 0.10;
@@ -62,16 +61,10 @@ pub fn conditions(device: &Device) -> Section {
         );
     }
     text.extend(without_baseline(device));
-    let tables = if table.rows.is_empty() {
-        Vec::new()
-    } else {
-        vec![table]
-    };
     Section {
         title: "Conditions".to_owned(),
         text,
-        picture: None,
-        tables,
+        tables: with_rows(table),
     }
 }
 
@@ -126,28 +119,20 @@ pub fn tiny(device: &Device) -> Option<Section> {
         &apps,
         &[Kind::Baseline, Kind::Reference, Kind::Rival, Kind::Ours],
     );
-    let mut table = Table::new(
-        "Milliseconds",
-        "Medians.",
-        std::iter::once("app").chain(columns.iter().map(|name| scenarios::label(name))),
+    let labels = columns.iter().map(|name| scenarios::label(name));
+    let milliseconds = |seconds: f64| format!("{:.2}", seconds * 1e3);
+    let table = Table::new("Milliseconds", "Medians.", head(labels)).by_app(
+        &apps,
+        &columns,
+        |app, name| app.middle(name).map(milliseconds),
+        |_| None,
     );
-    for app in &apps {
-        let cell = |name: &&str| {
-            let times = app.times(name);
-            or_nothing((!times.is_empty()).then(|| format!("{:.2}", median(&times) * 1e3)))
-        };
-        table.push(std::iter::once(app.name.clone()).chain(columns.iter().map(cell)));
-    }
-    (!apps.is_empty()).then(|| Section {
-        title: "Tiny programs (FAST §5.2)".to_owned(),
-        text: vec![format!(
-            "Programs that start within {:.0} ms when cold have nothing to gain. They are left out of \
-             pictures and averages; this is what prefetching costs them.",
-            TINY * 1e3
-        )],
-        picture: None,
-        tables: vec![table],
-    })
+    let text = format!(
+        "Programs that start within {:.0} ms when cold have nothing to gain. They are left out of \
+         averages; this is what prefetching costs them.",
+        TINY * 1e3
+    );
+    Section::of("Tiny programs (FAST §5.2)", vec![text], vec![table])
 }
 
 /// Read requests that apps still made themselves.
@@ -170,40 +155,25 @@ pub fn requests(device: &Device) -> Option<Section> {
     columns.retain(|name| !scenarios::is_prefetch_only(name) && !name.starts_with("bound-"));
     let note =
         "Median number of read requests that the app made itself and waited for (share of cold).";
-    let head: Vec<&str> = std::iter::once("app")
-        .chain(columns.iter().map(|name| scenarios::label(name)))
-        .collect();
-    let mut own = Table::new("The app's own requests", note, head.clone());
+    let head = head(columns.iter().map(|name| scenarios::label(name)));
+    let requests = |app: &App, name: &str| app.median_of(name, |l| Some(l.app_requests as f64));
+    let cell = |app: &App, name: &&str| {
+        let own = requests(app, name)?;
+        let cold = requests(app, "cold").filter(|cold| *cold > 0.0 && *name != "cold");
+        let share = cold.map(|cold| format!(" ({})", percent(own / cold)));
+        Some(format!("{own:.0}{}", share.unwrap_or_default()))
+    };
+    let own = Table::new("The app's own requests", note, head.clone());
+    let own = own.by_app(&apps, &columns, cell, |_| None);
+    let cell = |app: &App, name: &&str| {
+        let app_bytes = app.median_of(name, |l| Some(l.app_bytes as f64))?;
+        let prefetched = app.median_of(name, |l| Some(l.prefetch_bytes as f64))?;
+        let [app_bytes, prefetched] = [app_bytes, prefetched].map(|bytes| mebibytes(bytes as u64));
+        Some(format!("{app_bytes} + {prefetched}"))
+    };
     let note = "Median MiB read by the app itself + by the prefetcher.";
-    let mut bytes = Table::new("Bytes", note, head);
-    for app in &apps {
-        let requests = |name: &str| app.median_of(name, |l| Some(l.app_requests as f64));
-        let cold = requests("cold").filter(|cold| *cold > 0.0);
-        let cell = |name: &&str| {
-            or_nothing(requests(name).map(|own| match cold {
-                Some(cold) if *name != "cold" => format!("{own:.0} ({})", percent(own / cold)),
-                _ => format!("{own:.0}"),
-            }))
-        };
-        own.push(std::iter::once(app.name.clone()).chain(columns.iter().map(cell)));
-        let cell = |name: &&str| {
-            let app_bytes = app.median_of(name, |l| Some(l.app_bytes as f64))?;
-            let prefetched = app.median_of(name, |l| Some(l.prefetch_bytes as f64))?;
-            Some(format!(
-                "{} + {}",
-                mebibytes(app_bytes as u64),
-                mebibytes(prefetched as u64)
-            ))
-        };
-        let cells = columns.iter().map(|name| or_nothing(cell(name)));
-        bytes.push(std::iter::once(app.name.clone()).chain(cells));
-    }
-    (!apps.is_empty()).then(|| Section {
-        title: "Requests".to_owned(),
-        text: Vec::new(),
-        picture: None,
-        tables: vec![own, bytes],
-    })
+    let bytes = Table::new("Bytes", note, head).by_app(&apps, &columns, cell, |_| None);
+    Section::of("Requests", Vec::new(), vec![own, bytes])
 }
 
 /// Main window (or exit) against completion block.
@@ -263,12 +233,7 @@ pub fn ends(device: &Device) -> Option<Section> {
             flagged.join(", ")
         )
     };
-    (!table.rows.is_empty()).then(|| Section {
-        title: "When a launch ends".to_owned(),
-        text: vec![text],
-        picture: None,
-        tables: vec![table],
-    })
+    Section::of("When a launch ends", vec![text], vec![table])
 }
 
 /// How many runs were disturbed, and by what.
@@ -301,19 +266,18 @@ pub fn disturbed(device: &Device) -> Option<Section> {
             ]);
         }
     }
-    let tables = if table.rows.is_empty() {
-        Vec::new()
-    } else {
-        vec![table]
-    };
     (all > 0).then(|| Section {
         title: "Disturbed runs".to_owned(),
         text: vec![format!(
             "{left_out} of {all} runs were disturbed and are left out."
         )],
-        picture: None,
-        tables,
+        tables: with_rows(table),
     })
+}
+
+fn with_rows(table: Table) -> Vec<Table> {
+    let tables = vec![table].into_iter();
+    tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
 fn columns<'a>(device: &'a Device, apps: &[&App], kinds: &[Kind]) -> Vec<&'a str> {

@@ -2,11 +2,11 @@
 
 use super::super::app::App;
 use super::super::format::{or_nothing, ratio, seconds};
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::Section;
 use crate::record::Effort;
+use crate::scenarios::{self, Kind};
 
 /// Processor time and context switches of launches, by those of cold ones.
 pub fn effort(device: &Device) -> Option<Section> {
@@ -18,16 +18,13 @@ pub fn effort(device: &Device) -> Option<Section> {
     if names.len() < 2 {
         return None;
     }
-    Some(Section {
-        title: "Processor time and context switches (Paralfetch §5.5)".to_owned(),
-        text: vec![
-            "From the start until the launch is over. A synchronous read costs the app two context switches; one that \
-             was read ahead costs none. The drive's emulator is not counted."
-                .to_owned(),
-        ],
-        picture: None,
-        tables: vec![averages(&apps, &names), by_app(device, &apps)],
-    })
+    let text = "From the start until the launch is over. A synchronous read costs the app two context switches; one that \
+                was read ahead costs none. The drive's emulator is not counted.";
+    Section::of(
+        "Processor time and context switches (Paralfetch §5.5)",
+        vec![text.to_owned()],
+        vec![averages(&apps, &names), by_app(device, &apps)],
+    )
 }
 
 /// The scenarios that were counted.

@@ -51,12 +51,11 @@ pub fn idle_stretches(timelines: &[&Timeline]) -> Option<Section> {
             or_nothing(idle.fewest_reads.map(|reads| reads.to_string())),
         ]));
     }
-    Some(Section {
-        title: "Stretches without reads (FAST §5.2, T_idle)".to_owned(),
+    Section::of(
+        "Stretches without reads (FAST §5.2, T_idle)",
         text,
-        picture: None,
-        tables: vec![table],
-    })
+        vec![table],
+    )
 }
 
 /// The launches that the product's rule, of too few reads in a second (§4.2), would end too early.

@@ -4,115 +4,57 @@ use super::super::app::App;
 use super::super::format::{
     or_nothing, percent, ratio, ratio_with_interval, seconds as in_seconds,
 };
-use super::super::scenarios::{self, BOUND_EXACT, Kind};
 use super::super::stats::{Estimate, median, quartiles};
 use super::super::summary::Device;
 use super::super::table::Table;
-use super::{AVERAGE, Groups, Picture, Section, groups, present};
+use super::{Section, head};
+use crate::scenarios::{self, Kind};
 
-/// Everything that is normalized to cold: rivals and Paralfetch in full as a picture, all in tables.
+/// Everything that is normalized to cold.
 pub fn normalized(device: &Device) -> Option<Section> {
     let apps: Vec<&App> = device.launched().collect();
-    if apps.is_empty() {
-        return None;
-    }
-    let mut drawn = device.of_kinds(&[Kind::Rival]);
-    drawn.extend(device.ours());
-    drawn.extend(device.of_kinds(&[Kind::Unknown]));
-    let marks = present(device, &[BOUND_EXACT, "warm"]);
-    let picture = groups(&apps, &drawn, &marks, true);
-    Some(Section {
-        title: "Normalized launch times".to_owned(),
-        text: vec![
-            "Median of the ratio to the cold launch of the same turn; less is better, 1 is cold. \
-             Paralfetch in full beside the other prefetchers."
-                .to_owned(),
-        ],
-        picture: (!drawn.is_empty()).then_some(Picture::Groups(picture)),
-        tables: tables(device, &apps),
-    })
-}
-
-fn tables(device: &Device, apps: &[&App]) -> Vec<Table> {
+    let text =
+        "Median of the ratio to the cold launch of the same turn; less is better, 1 is cold.";
     let kinds = [Kind::Reference, Kind::Rival, Kind::Ours, Kind::Unknown];
-    let columns = device.of_kinds(&kinds);
+    let all = device.of_kinds(&kinds);
     let gained = device.of_kinds(&kinds[1..]);
-    let gap = |app: &App, name: &str| app.gap_closed(name).map(percent);
-    let reduction = |e: Estimate| percent(1.0 - e.value);
-    vec![
+    let table = |columns: &[&str], title, note: &str, show: &dyn Fn(Estimate) -> String| {
+        Table::new(title, note, labels(columns)).by_app(
+            &apps,
+            columns,
+            |app, name| app.normalized(name).map(show),
+            |name| device.average(name).map(|mean| show(mean.estimate)),
+        )
+    };
+    let fewer = partial(device, &all);
+    let gap = "(t_cold − t) / (t_cold − t_warm); nothing where a warm launch is not faster than a \
+               cold one by more than noise. The average is that of the averaged normalized times.";
+    let tables = vec![
+        table(&all, "Normalized launch time", &fewer, &|e| ratio(e.value)),
         table(
-            device,
-            apps,
-            &columns,
-            "Normalized launch time",
-            &partial(device, &columns),
-            &|e| ratio(e.value),
-        ),
-        table(
-            device,
-            apps,
-            &columns,
+            &all,
             "95 % intervals",
             "Bootstrapped.",
             &ratio_with_interval,
         ),
-        gap_table(device, apps, &gained, &gap),
+        Table::new("Gap closed", gap, labels(&gained)).by_app(
+            &apps,
+            &gained,
+            |app, name| app.gap_closed(name).map(percent),
+            |name| device.average_gap_closed(name).map(percent),
+        ),
         table(
-            device,
-            apps,
             &gained,
             "Reduction of the launch time",
             "1 − t / t_cold.",
-            &reduction,
+            &|e| percent(1.0 - e.value),
         ),
-    ]
+    ];
+    Section::of("Normalized launch times", vec![text.to_owned()], tables)
 }
 
-fn table(
-    device: &Device,
-    apps: &[&App],
-    columns: &[&str],
-    title: &str,
-    note: &str,
-    cell: &dyn Fn(Estimate) -> String,
-) -> Table {
-    let mut table = Table::new(title, note, head(columns));
-    for app in apps {
-        let cells = columns
-            .iter()
-            .map(|name| or_nothing(app.normalized(name).map(cell)));
-        table.push(std::iter::once(app.name.clone()).chain(cells));
-    }
-    if apps.len() > 1 {
-        let mean = |name: &&str| or_nothing(device.average(name).map(|mean| cell(mean.estimate)));
-        table.push(std::iter::once(AVERAGE.to_owned()).chain(columns.iter().map(mean)));
-    }
-    table
-}
-
-fn gap_table(
-    device: &Device,
-    apps: &[&App],
-    columns: &[&str],
-    cell: &dyn Fn(&App, &str) -> Option<String>,
-) -> Table {
-    let note = "(t_cold − t) / (t_cold − t_warm); nothing where a warm launch is not faster than a \
-                cold one by more than noise. The average is that of the averaged normalized times.";
-    let mut table = Table::new("Gap closed", note, head(columns));
-    for app in apps {
-        let cells = columns.iter().map(|name| or_nothing(cell(app, name)));
-        table.push(std::iter::once(app.name.clone()).chain(cells));
-    }
-    if apps.len() > 1 {
-        let mean = |name: &&str| or_nothing(device.average_gap_closed(name).map(percent));
-        table.push(std::iter::once(AVERAGE.to_owned()).chain(columns.iter().map(mean)));
-    }
-    table
-}
-
-fn head<'a>(columns: &[&'a str]) -> impl Iterator<Item = &'a str> {
-    let labels: Vec<&str> = columns.iter().map(|name| scenarios::label(name)).collect();
-    std::iter::once("app").chain(labels)
+fn labels(columns: &[&str]) -> Vec<String> {
+    head(columns.iter().map(|name| scenarios::label(name)))
 }
 
 /// Says which averages are of fewer apps than others.
@@ -170,27 +112,5 @@ pub fn seconds(device: &Device) -> Option<Section> {
             ]);
         }
     }
-    (!table.rows.is_empty()).then(|| Section {
-        title: "Launch times in seconds".to_owned(),
-        text: Vec::new(),
-        picture: None,
-        tables: vec![table],
-    })
-}
-
-/// The numbers behind a picture: bars and marks with their intervals.
-pub fn behind(picture: &Groups, title: &str) -> Table {
-    let columns: Vec<&str> = picture
-        .bars
-        .iter()
-        .chain(&picture.marks)
-        .map(String::as_str)
-        .collect();
-    let mut table = Table::new(title, "Normalized, with 95 % intervals.", head(&columns));
-    for group in &picture.groups {
-        let cells = group.bars.iter().chain(&group.marks);
-        let cells = cells.map(|cell| or_nothing(cell.map(ratio_with_interval)));
-        table.push(std::iter::once(group.name.clone()).chain(cells));
-    }
-    table
+    Section::of("Launch times in seconds", Vec::new(), vec![table])
 }

@@ -31,22 +31,12 @@ pub fn learned(device: &Device) -> Option<Section> {
         ]);
     }
     let tuned = service::tuned(&device.learned);
-    let tables = [Some(table), Some(tuned), table_1(device), accuracy(device)];
-    let tables: Vec<Table> = tables
-        .into_iter()
-        .flatten()
-        .filter(|table| !table.rows.is_empty())
-        .collect();
-    (!tables.is_empty()).then(|| Section {
-        title: "Learned sets".to_owned(),
-        text: Vec::new(),
-        picture: None,
-        tables,
-    })
+    let tables = vec![table, tuned, table_1(device), accuracy(device)];
+    Section::of("Learned sets", Vec::new(), tables)
 }
 
 /// The paper's Table 1.
-fn table_1(device: &Device) -> Option<Table> {
+fn table_1(device: &Device) -> Table {
     let head = [
         "app",
         "how",
@@ -73,11 +63,11 @@ fn table_1(device: &Device) -> Option<Table> {
             or_nothing(required.mapped_files.map(|files| files.to_string())),
         ]);
     }
-    Some(table)
+    table
 }
 
 /// What each learning run has of what the exact one has.
-fn accuracy(device: &Device) -> Option<Table> {
+fn accuracy(device: &Device) -> Table {
     let head = [
         "app",
         "how",
@@ -103,7 +93,7 @@ fn accuracy(device: &Device) -> Option<Table> {
             hundredths(accuracy.metadata.excess_ratio()),
         ]);
     }
-    Some(table)
+    table
 }
 
 /// A share in hundredths of a per cent.

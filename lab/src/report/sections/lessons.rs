@@ -2,10 +2,10 @@
 
 use paralfetch::model::PAGE_SIZE;
 
-use super::super::format::{mebibytes, ratio};
+use super::super::format::{mebibytes, or_nothing, ratio};
 use super::super::summary::Device;
 use super::super::table::Table;
-use super::{Line, LineRole, Lines, Picture, Section};
+use super::Section;
 use crate::record::{Lessons, LessonsStep};
 
 /// How the lessons were learned, and what is kept of them.
@@ -43,29 +43,8 @@ fn section(device: &Device, way: &Way) -> Option<Section> {
         .filter(|lessons| lessons.how == way.how && lessons.steps.len() > 1)
         .collect();
     let most = all.iter().map(|lessons| lessons.steps.len()).max()?;
-    let lines = Lines {
-        axis: "lessons".to_owned(),
-        values: (1..=most as u64).collect(),
-        lines: all.iter().map(|lessons| line(lessons, way, most)).collect(),
-    };
-    Some(Section {
-        title: way.title.to_owned(),
-        text: vec![format!("{} By the size of the first lesson.", way.text)],
-        tables: vec![table(&all, way, most)],
-        picture: Some(Picture::Lines(lines)),
-    })
-}
-
-fn line(lessons: &Lessons, way: &Way, most: usize) -> Line {
-    let kept: Vec<u64> = lessons.steps.iter().map(way.kept).collect();
-    let by_first = |count: &u64| *count as f64 / kept[0].max(1) as f64;
-    let mut points: Vec<Option<f64>> = kept.iter().map(|count| Some(by_first(count))).collect();
-    points.resize(most, None);
-    Line {
-        name: lessons.app.clone(),
-        role: LineRole::App,
-        points,
-    }
+    let text = format!("{} By the size of the first lesson.", way.text);
+    Section::of(way.title, vec![text], vec![table(&all, way, most)])
 }
 
 fn table(all: &[&Lessons], way: &Way, most: usize) -> Table {
@@ -76,20 +55,15 @@ fn table(all: &[&Lessons], way: &Way, most: usize) -> Table {
     let mut table = Table::new("By number of lessons", note, head);
     for lessons in all {
         let steps = &lessons.steps;
-        let points = line(lessons, way, most).points;
-        let cells = points[1..].iter().map(|point| match point {
-            Some(point) => ratio(*point),
-            None => super::super::table::NOTHING.to_owned(),
-        });
+        let first = (way.kept)(&steps[0]);
+        let by_first = |step| ratio((way.kept)(step) as f64 / first.max(1) as f64);
+        let cells = (1..most).map(|lesson| or_nothing(steps.get(lesson).map(by_first)));
         let any = steps.last().map_or(0, |step| step.in_any);
         table.push(
-            [
-                lessons.app.clone(),
-                mebibytes((way.kept)(&steps[0]) * PAGE_SIZE),
-            ]
-            .into_iter()
-            .chain(cells)
-            .chain([mebibytes(any * PAGE_SIZE)]),
+            [lessons.app.clone(), mebibytes(first * PAGE_SIZE)]
+                .into_iter()
+                .chain(cells)
+                .chain([mebibytes(any * PAGE_SIZE)]),
         );
     }
     table
@@ -136,10 +110,6 @@ mod tests {
         assert_eq!(rows(0)[1], ["gimp", "4.0", "0.75", "–", "5.0"]);
         assert_eq!(rows(0).len(), 2, "one lesson shows nothing");
         assert_eq!(rows(1)[0], ["vlc", "4.0", "0.75", "1.00", "6.0"]);
-        let Some(Picture::Lines(lines)) = &sections[0].picture else {
-            panic!("no lines");
-        };
-        assert_eq!(lines.lines[1].points, [Some(1.0), Some(0.75), None]);
     }
 
     #[test]

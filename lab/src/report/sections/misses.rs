@@ -1,11 +1,11 @@
 //! What prefetched launches still read themselves.
 
 use super::super::format::{listed, or_nothing, tenths};
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::Section;
 use crate::record::Missed;
+use crate::scenarios::{self, Kind};
 
 /// Misses of one more launch of each app, with their reasons.
 pub fn misses(device: &Device) -> Option<Section> {
@@ -49,12 +49,7 @@ pub fn misses(device: &Device) -> Option<Section> {
             tenths(worst)
         )]
     };
-    (!table.rows.is_empty()).then(|| Section {
-        title: "What prefetched launches still read".to_owned(),
-        text,
-        picture: None,
-        tables: vec![table],
-    })
+    Section::of("What prefetched launches still read", text, vec![table])
 }
 
 fn requests(missed: &Missed) -> u64 {

@@ -1,4 +1,4 @@
-//! What a report shows, apart from how: sections with text, tables and what to draw.
+//! What a report shows, apart from how: sections with text and tables.
 
 mod checks;
 mod company;
@@ -13,15 +13,14 @@ mod one_core;
 mod service;
 mod sweeps;
 mod together;
-mod writes;
 mod wrong;
 
 use super::app::App;
+use super::format::or_nothing;
 use super::stats::{Estimate, Statistic};
 use super::summary::Device;
 use super::table::Table;
 pub use idle::idle_stretches;
-pub use writes::waits_for_writes;
 
 /// A part of a device's report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,92 +29,24 @@ pub struct Section {
     pub title: String,
     /// Paragraphs.
     pub text: Vec<String>,
-    /// What to draw, where there is something.
-    pub picture: Option<Picture>,
-    /// Tables; those behind a picture hold its numbers.
+    /// Its tables.
     pub tables: Vec<Table>,
 }
 
-/// Something to draw.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Picture {
-    /// Bars for each app, as the papers draw launch times.
-    Groups(Groups),
-    /// One bar for each scenario: normalized, gap closed.
-    Averages(Vec<Bar>),
-    /// A line for each app over the values of a sweep.
-    Lines(Lines),
-}
-
-/// Normalized times over the values of a parameter.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lines {
-    /// The parameter and its unit.
-    pub axis: String,
-    /// Its values, rising.
-    pub values: Vec<u64>,
-    /// From the least important on.
-    pub lines: Vec<Line>,
-}
-
-/// The times of one app, or of all on average.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Line {
-    /// Its name in the legend and on hover.
-    pub name: String,
-    /// How it is drawn.
-    pub role: LineRole,
-    /// For each of [`Lines::values`].
-    pub points: Vec<Option<f64>>,
-}
-
-/// How a line is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LineRole {
-    /// One app.
-    #[default]
-    App,
-    /// The average of launches.
-    Launches,
-    /// The average of the prefetcher alone.
-    Alone,
-}
-
-/// Grouped bars of normalized launch times.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Groups {
-    /// Scenarios that are drawn as bars.
-    pub bars: Vec<String>,
-    /// Scenarios that are drawn as marks across a group.
-    pub marks: Vec<String>,
-    /// Name of each group with the times of its bars and of its marks.
-    pub groups: Vec<Group>,
-}
-
-/// One app, or the average.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Group {
-    /// The app, or the average.
-    pub name: String,
-    /// For each of [`Groups::bars`].
-    pub bars: Vec<Option<Estimate>>,
-    /// For each of [`Groups::marks`].
-    pub marks: Vec<Option<Estimate>>,
-}
-
-/// A scenario's average.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bar {
-    /// Name of the scenario.
-    pub scenario: String,
-    /// Normalized to cold.
-    pub estimate: Estimate,
-    /// Share of the gap between cold and warm.
-    pub gap_closed: Option<f64>,
-}
-
-/// Title of the average's row and group.
+/// Title of the average's row.
 pub const AVERAGE: &str = "average";
+
+impl Section {
+    /// A section of the tables that have rows; `None` where none has.
+    fn of(title: &str, text: Vec<String>, mut tables: Vec<Table>) -> Option<Self> {
+        tables.retain(|table| !table.rows.is_empty());
+        (!tables.is_empty()).then(|| Self {
+            title: title.to_owned(),
+            text,
+            tables,
+        })
+    }
+}
 
 /// The sections of a drive, those of experiments that were not made left out.
 pub fn of_device(device: &Device) -> Vec<Section> {
@@ -129,7 +60,6 @@ pub fn of_device(device: &Device) -> Vec<Section> {
     let conditions = [
         company::background(device),
         company::live(device),
-        company::beside(device),
         company::writer(device),
         wrong::wrong(device),
         one_core::one_core(device),
@@ -151,53 +81,68 @@ pub fn of_device(device: &Device) -> Vec<Section> {
     launches.chain(conditions.into_iter().flatten()).collect()
 }
 
-/// Averages of all scenarios that are normalized to cold.
-pub fn average_bars(device: &Device, scenarios: &[&str]) -> Vec<Bar> {
-    let bar = |scenario: &&str| {
-        Some(Bar {
-            scenario: (*scenario).to_owned(),
-            estimate: device.average(scenario)?.estimate,
-            gap_closed: device.average_gap_closed(scenario),
-        })
-    };
-    scenarios.iter().filter_map(bar).collect()
+impl Table {
+    /// Adds a row for each app that has one of the cells, and where several have, a last one of averages.
+    fn by_app<C>(
+        mut self,
+        apps: &[&App],
+        columns: &[C],
+        cell: impl Fn(&App, &C) -> Option<String>,
+        average: impl Fn(&C) -> Option<String>,
+    ) -> Self {
+        let row = |cells: Vec<Option<String>>| {
+            let known = cells.iter().any(Option::is_some);
+            known.then(|| cells.into_iter().map(or_nothing))
+        };
+        for app in apps {
+            let cells = columns.iter().map(|column| cell(app, column)).collect();
+            let named = |cells| std::iter::once(app.name.clone()).chain(cells);
+            self.rows
+                .extend(row(cells).map(|cells| named(cells).collect()));
+        }
+        if self.rows.len() > 1 {
+            let named = |cells| std::iter::once(AVERAGE.to_owned()).chain(cells);
+            let averages = row(columns.iter().map(average).collect());
+            self.rows
+                .extend(averages.map(|cells| named(cells).collect()));
+        }
+        self
+    }
+
+    /// Numbers with their spread by app, and their averages.
+    fn of_statistics<C>(
+        self,
+        apps: &[&App],
+        columns: &[C],
+        of: impl Fn(&App, &C) -> Option<Statistic>,
+        show: fn(Estimate) -> String,
+    ) -> Self {
+        let shown = |number: Statistic| show(number.estimate());
+        self.by_app(
+            apps,
+            columns,
+            |app, column| of(app, column).map(shown),
+            |column| average(apps, |app| of(app, column)).map(shown),
+        )
+    }
 }
 
-/// Normalized times of `apps` in these scenarios, empty rows left out; with their average where
-/// it is asked for and there are several apps.
-fn groups(apps: &[&App], bars: &[&str], marks: &[&str], average: bool) -> Groups {
-    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let mut groups: Vec<Group> = apps
-        .iter()
-        .map(|app| Group {
-            name: app.name.clone(),
-            bars: bars.iter().map(|name| app.normalized(name)).collect(),
-            marks: marks.iter().map(|name| app.normalized(name)).collect(),
-        })
-        .filter(|group| group.bars.iter().chain(&group.marks).any(Option::is_some))
-        .collect();
-    if average && groups.len() > 1 {
-        // Bars and marks of one picture are means over the same apps, those drawn.
-        let drawn = |app: &&&App| groups.iter().any(|group| group.name == app.name);
-        let apps: Vec<&App> = apps.iter().filter(drawn).copied().collect();
-        let mean = |name: &&str| {
-            let parts = apps
-                .iter()
-                .filter_map(|app| app.normalized.get(*name).cloned())
-                .collect();
-            Statistic::mean(parts).map(|mean| mean.estimate())
-        };
-        groups.push(Group {
-            name: AVERAGE.to_owned(),
-            bars: bars.iter().map(mean).collect(),
-            marks: marks.iter().map(mean).collect(),
-        });
-    }
-    Groups {
-        bars: own(bars),
-        marks: own(marks),
-        groups,
-    }
+/// The mean over the apps that have something to gain, of those that have the number.
+fn average(apps: &[&App], of: impl Fn(&App) -> Option<Statistic>) -> Option<Statistic> {
+    let large = apps.iter().filter(|app| !app.is_tiny());
+    Statistic::mean(large.filter_map(|app| of(app)).collect())
+}
+
+/// The mean if each of the values is known: of others it would be another mean.
+fn mean_of_all(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let values: Vec<f64> = values.collect::<Option<_>>()?;
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The heads of a table by app.
+fn head<T: Into<String>>(columns: impl IntoIterator<Item = T>) -> Vec<String> {
+    let columns = columns.into_iter().map(Into::into);
+    std::iter::once("app".to_owned()).chain(columns).collect()
 }
 
 /// The scenarios of `wanted` that the device has, in that order.

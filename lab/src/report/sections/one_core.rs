@@ -1,99 +1,82 @@
 //! Launches that share a processor with their prefetcher (Paralfetch §5.5).
 
 use super::super::app::App;
-use super::super::format::{or_nothing, ratio, seconds};
+use super::super::format::{ratio, seconds};
 use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
-use super::{AVERAGE, Section};
+use super::{Section, head, mean_of_all};
 
 /// What one processor makes of cold launches, and what a prefetcher with nothing to do adds to warm ones.
 pub fn one_core(device: &Device) -> Option<Section> {
-    let apps: Vec<&App> = device
-        .apps
-        .iter()
-        .filter(|app| app.runs.keys().any(|name| name.starts_with("one-core-")))
-        .collect();
-    if apps.is_empty() {
-        return None;
-    }
-    Some(Section {
-        title: "One processor (Paralfetch §5.5)".to_owned(),
-        text: vec![
-            "The app and its prefetch thread share a processor, so that whatever the thread does is taken from the app. \
-             The emulator of the drive and the display have the others."
-                .to_owned(),
-        ],
-        picture: None,
-        tables: vec![cold(&apps), warm(&apps)],
-    })
+    let is_own = |app: &&App| app.runs.keys().any(|name| name.starts_with("one-core-"));
+    let apps: Vec<&App> = device.apps.iter().filter(is_own).collect();
+    let text = "The app and its prefetch thread share a processor, so that whatever the thread does is taken from the app. \
+                The emulator of the drive and the display have the others.";
+    let tables = vec![cold(&apps), warm(&apps)];
+    Section::of(
+        "One processor (Paralfetch §5.5)",
+        vec![text.to_owned()],
+        tables,
+    )
 }
 
-const ALL: &str = "all processors";
-const ONE: &str = "one processor";
+/// What a column shows: a scenario's seconds, or a number of two scenarios.
+type Column = (&'static str, Option<&'static str>);
 
 fn cold(apps: &[&App]) -> Table {
-    let head = [
-        "app".to_owned(),
-        format!("cold s, {ALL}"),
-        format!("cold s, {ONE}"),
-        format!("prefetched by cold, {ALL}"),
-        format!("prefetched by cold, {ONE}"),
+    let columns: [Column; 4] = [
+        ("cold", None),
+        ("one-core-cold", None),
+        ("infill", Some("cold")),
+        ("one-core-infill", Some("one-core-cold")),
+    ];
+    let heads = [
+        "cold s, all processors",
+        "cold s, one processor",
+        "prefetched by cold, all processors",
+        "prefetched by cold, one processor",
     ];
     let note = "Medians; ratios are of launches of the same turn.";
-    let mut table = Table::new("Cold launches", note, head);
-    let ratios = [("infill", "cold"), ("one-core-infill", "one-core-cold")];
-    let of = |app: &App| ratios.map(|(over, under)| Some(app.ratio(over, under)?.value()));
-    for app in apps {
-        let middle = |name: &str| {
-            let times = app.times(name);
-            or_nothing((!times.is_empty()).then(|| seconds(median(&times))))
-        };
-        let times = ["cold", "one-core-cold"].map(middle);
-        let ratios = of(app).map(|value| or_nothing(value.map(ratio)));
-        table.push(std::iter::once(app.name.clone()).chain(times).chain(ratios));
-    }
-    if apps.len() > 1 {
-        let means = [0, 1].map(|index| mean(apps.iter().map(|app| of(app)[index])).map(ratio));
-        let none = || [None, None].map(or_nothing);
-        let cells = none().into_iter().chain(means.map(or_nothing));
-        table.push(std::iter::once(AVERAGE.to_owned()).chain(cells));
-    }
-    table
+    let by = |app: &App, over: &str, under: &str| Some(app.ratio(over, under)?.value());
+    Table::new("Cold launches", note, head(heads)).by_app(
+        apps,
+        &columns,
+        |app, &(name, under)| match under {
+            None => app.middle(name).map(seconds),
+            Some(under) => by(app, name, under).map(ratio),
+        },
+        |&(name, under)| mean_of_all(apps.iter().map(|app| by(app, name, under?))).map(ratio),
+    )
 }
 
 fn warm(apps: &[&App]) -> Table {
-    let head = [
-        "app".to_owned(),
-        format!("warm s, {ALL}"),
-        format!("added ms, {ALL}"),
-        format!("warm s, {ONE}"),
-        format!("added ms, {ONE}"),
+    let columns: [Column; 4] = [
+        ("warm", None),
+        ("warm-infill", Some("warm")),
+        ("one-core-warm", None),
+        ("one-core-warm-infill", Some("one-core-warm")),
+    ];
+    let heads = [
+        "warm s, all processors",
+        "added ms, all processors",
+        "warm s, one processor",
+        "added ms, one processor",
     ];
     let note = "What a prefetcher that finds everything cached adds to a warm launch: the median of the differences to \
                 the warm launch of the same turn.";
-    let mut table = Table::new("Warm launches", note, head);
-    let pairs = [
-        ("warm-infill", "warm"),
-        ("one-core-warm-infill", "one-core-warm"),
-    ];
     let milliseconds = |value: f64| format!("{:+.1}", value * 1e3).replace('-', "−");
-    for app in apps {
-        let cells = pairs.iter().flat_map(|(with, without)| {
-            let times = app.times(without);
-            let middle = (!times.is_empty()).then(|| seconds(median(&times)));
-            [middle, added(app, with, without).map(milliseconds)].map(or_nothing)
-        });
-        table.push(std::iter::once(app.name.clone()).chain(cells));
-    }
-    if apps.len() > 1 {
-        let cells = pairs.iter().flat_map(|(with, without)| {
-            let mean = mean(apps.iter().map(|app| added(app, with, without)));
-            [None, mean.map(milliseconds)].map(or_nothing)
-        });
-        table.push(std::iter::once(AVERAGE.to_owned()).chain(cells));
-    }
-    table
+    Table::new("Warm launches", note, head(heads)).by_app(
+        apps,
+        &columns,
+        |app, &(name, without)| match without {
+            None => app.middle(name).map(seconds),
+            Some(without) => added(app, name, without).map(milliseconds),
+        },
+        |&(name, without)| {
+            mean_of_all(apps.iter().map(|app| added(app, name, without?))).map(milliseconds)
+        },
+    )
 }
 
 /// The median of the differences of launches of one turn, in seconds.
@@ -108,12 +91,6 @@ fn added(app: &App, with: &str, without: &str) -> Option<f64> {
         })
         .collect();
     (!differences.is_empty()).then(|| median(&differences))
-}
-
-/// The mean over apps if each of them has a value: of others it would be another mean.
-fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let values: Vec<f64> = values.collect::<Option<_>>()?;
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 #[cfg(test)]

@@ -3,158 +3,84 @@
 use std::collections::BTreeMap;
 
 use super::super::app::App;
-use super::super::format::{near_one_with_interval, or_nothing, ratio_with_interval};
-use super::super::scenarios::{self, Kind};
-use super::super::stats::Statistic;
+use super::super::format::{near_one_with_interval, ratio_with_interval};
 use super::super::summary::Device;
 use super::super::table::Table;
-use super::{AVERAGE, Section};
+use super::{Section, head};
 use crate::record::{Learned, Served, Tuned};
+use crate::scenarios::Kind;
 
 /// Launches of a round that the service usually learns; those from the next one on are what users get.
 const LEARNED: usize = 2;
 
-/// The rounds that are shown: the scenario, the title of its section and a paragraph.
-const ROUNDS: [(&str, &str, &str); 3] = [
-    (
-        scenarios::SERVICE,
-        "Launches with the service on",
-        "Started plainly and cold, one after the other, with a service that had not seen the app before.",
-    ),
-    (
-        scenarios::SERVICE_BACKGROUND,
-        "Launches with the service on, learned beside another app",
-        "Started plainly and cold, one after the other. Another app ran until the service had learned the \
-         app, and was ended before the first launch that was prefetched.",
-    ),
-    (
-        scenarios::SERVICE_BESIDE,
-        "Launches with the service on, beside another app",
-        "Started plainly and cold, one after the other, while another app ran. All times are by launches \
-         beside that app, too: what it has mapped stays cached.",
-    ),
-];
-
-/// First to last launch of an app that the service has not seen before, in each kind of round.
-pub fn rounds(device: &Device) -> Vec<Section> {
-    let sections = ROUNDS.iter().map(|round| section(device, *round));
-    sections.flatten().collect()
-}
-
-fn section(device: &Device, (scenario, title, text): (&str, &str, &str)) -> Option<Section> {
-    let mut columns = device.of_kinds(&[Kind::Service]);
-    columns.retain(|name| scenarios::unnumbered(name) == scenario);
-    let apps: Vec<&App> = device
-        .apps
-        .iter()
-        .filter(|app| columns.iter().any(|name| app.runs.contains_key(*name)))
-        .collect();
-    if apps.is_empty() {
-        return None;
-    }
-    let mut tables: Vec<Table> = by_default(scenario, &apps, &columns).into_iter().collect();
+/// First to last launch of an app that the service has not seen before.
+pub fn rounds(device: &Device) -> Option<Section> {
+    let columns = device.of_kinds(&[Kind::Service]);
+    let is_own = |app: &&App| columns.iter().any(|name| app.runs.contains_key(*name));
+    let apps: Vec<&App> = device.apps.iter().filter(is_own).collect();
+    let mut tables: Vec<Table> = by_default(&apps, &columns).into_iter().collect();
     tables.extend([times(device, &apps, &columns), kinds(&apps, &columns)]);
     tables.extend(tuning_gain(&apps, &columns));
-    Some(Section {
-        title: title.to_owned(),
-        text: vec![text.to_owned()],
-        picture: None,
+    let text = "Started plainly and cold, one after the other, with a service that had not seen the app before.";
+    Section::of(
+        "Launches with the service on",
+        vec![text.to_owned()],
         tables,
-    })
+    )
 }
 
 /// What users get by default: the launches after those that are usually learned, by the best that the
-/// exact method does in the same condition, and by cold launches.
-fn by_default(scenario: &str, apps: &[&App], columns: &[&str]) -> Option<Table> {
+/// exact method does, and by cold launches.
+fn by_default(apps: &[&App], columns: &[&str]) -> Option<Table> {
     let later = columns.get(LEARNED..).filter(|later| !later.is_empty())?;
-    let infill = match scenario {
-        scenarios::SERVICE_BESIDE => "beside-infill",
-        _ => "infill",
-    };
-    let under = [infill, scenarios::baseline(columns[0])];
-    let ratio = |app: &App, under: &&str| app.round_ratio(later, under);
-    if !apps
-        .iter()
-        .any(|app| under.iter().any(|name| ratio(app, name).is_some()))
-    {
-        return None;
-    }
+    let under = ["infill", "cold"];
     let numbers = match columns.len() {
         3 => "launch 3".to_owned(),
         last => format!("launches 3 to {last}"),
     };
-    let mut table = Table::new(
-        "What users get by default",
-        &format!(
-            "The median of {numbers} of a round, by launches that are prefetched with the exact profile (+ infill) \
-             and by cold launches, with 95 % intervals; less is better. Launches that were learned again are in it.",
-        ),
-        ["app", "by + infill", "by cold"],
+    let note = format!(
+        "The median of {numbers} of a round, by launches that are prefetched with the exact profile (+ infill) \
+         and by cold launches, with 95 % intervals; less is better. Launches that were learned again are in it.",
     );
-    let cell = |ratio: Option<Statistic>| {
-        or_nothing(ratio.map(|ratio| near_one_with_interval(ratio.estimate())))
-    };
-    for app in apps {
-        table.push(
-            std::iter::once(app.name.clone()).chain(under.map(|name| cell(ratio(app, &name)))),
-        );
-    }
-    if apps.len() > 1 {
-        let large = apps.iter().filter(|app| !app.is_tiny());
-        let mean = |name| {
-            let parts = large.clone().filter_map(|app| ratio(app, &name)).collect();
-            cell(Statistic::mean(parts))
-        };
-        table.push(std::iter::once(AVERAGE.to_owned()).chain(under.map(mean)));
-    }
-    Some(table)
+    let table = Table::new(
+        "What users get by default",
+        &note,
+        head(["by + infill", "by cold"]),
+    );
+    let by = |app: &App, under: &&str| app.round_ratio(later, under);
+    Some(table.of_statistics(apps, &under, by, near_one_with_interval))
 }
 
 /// How the columns of launches are headed: `launch 1`.
-fn head<'a>(columns: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
-    let numbered = columns
-        .iter()
-        .map(|name| format!("launch {}", name.rsplit('-').next().unwrap_or(name)));
-    std::iter::once("app".to_owned()).chain(numbered)
+fn numbered(columns: &[&str]) -> Vec<String> {
+    let number = |name: &&str| format!("launch {}", name.rsplit('-').next().unwrap_or(name));
+    head(columns.iter().map(number))
 }
 
 fn times(device: &Device, apps: &[&App], columns: &[&str]) -> Table {
-    let mut table = Table::new(
-        "Normalized launch time",
-        "By cold launches without the service, with 95 % intervals; less is better.",
-        head(columns),
-    );
-    for app in apps {
-        let cells = columns
-            .iter()
-            .map(|name| or_nothing(app.normalized(name).map(ratio_with_interval)));
-        table.push(std::iter::once(app.name.clone()).chain(cells));
-    }
-    if apps.len() > 1 {
-        let mean = |name: &&str| {
-            let average = device.average(name);
-            or_nothing(average.map(|average| ratio_with_interval(average.estimate)))
-        };
-        table.push(std::iter::once(AVERAGE.to_owned()).chain(columns.iter().map(mean)));
-    }
-    table
+    let note = "By cold launches without the service, with 95 % intervals; less is better.";
+    Table::new("Normalized launch time", note, numbered(columns)).by_app(
+        apps,
+        columns,
+        |app, name| app.normalized(name).map(ratio_with_interval),
+        |name| {
+            device
+                .average(name)
+                .map(|average| ratio_with_interval(average.estimate))
+        },
+    )
 }
 
 fn kinds(apps: &[&App], columns: &[&str]) -> Table {
-    let mut table = Table::new(
-        "What the service did",
-        "By its own history, with the value of the parameter that dynamic scheduling raises.",
-        head(columns),
-    );
-    for app in apps {
-        let cells = columns.iter().map(|name| {
-            let launches = app.runs.get(*name).into_iter().flatten();
-            let served: Vec<&Served> = launches.filter_map(|l| l.served.as_ref()).collect();
-            or_nothing((!served.is_empty()).then(|| what(&served)))
-        });
-        table.push(std::iter::once(app.name.clone()).chain(cells));
-    }
-    table
+    let note =
+        "By its own history, with the value of the parameter that dynamic scheduling raises.";
+    let cell = |app: &App, name: &&str| {
+        let launches = app.runs.get(*name).into_iter().flatten();
+        let served: Vec<&Served> = launches.filter_map(|l| l.served.as_ref()).collect();
+        (!served.is_empty()).then(|| what(&served))
+    };
+    let table = Table::new("What the service did", note, numbered(columns));
+    table.by_app(apps, columns, cell, |_| None)
 }
 
 /// What the service did, with counts where launches differ: `prefetched, shift 64–96 KiB`.
@@ -184,33 +110,15 @@ fn what(served: &[&Served]) -> String {
 
 /// What changes between the first launch that is usually prefetched and the last: dynamic scheduling.
 fn tuning_gain(apps: &[&App], columns: &[&str]) -> Option<Table> {
-    let (Some(first), Some(last)) = (columns.get(LEARNED), columns.last()) else {
-        return None;
-    };
-    if first == last {
-        return None;
-    }
-    let mut table = Table::new(
+    let (first, last) = (columns.get(LEARNED)?, columns.last()?);
+    let table = Table::new(
         "Last launch by third",
         "What dynamic scheduling adds to the first schedule, with 95 % intervals; the paper saw 0.982 and \
          0.952 (Paralfetch §5.2 and §5.3).",
         ["app", "ratio"],
     );
-    let cell = |ratio: Option<Statistic>| {
-        or_nothing(ratio.map(|ratio| near_one_with_interval(ratio.estimate())))
-    };
-    for app in apps {
-        table.push([app.name.clone(), cell(app.ratio(last, first))]);
-    }
-    let parts: Vec<Statistic> = apps
-        .iter()
-        .filter(|app| !app.is_tiny())
-        .filter_map(|app| app.ratio(last, first))
-        .collect();
-    if parts.len() > 1 {
-        table.push([AVERAGE.to_owned(), cell(Statistic::mean(parts))]);
-    }
-    Some(table)
+    let by_first = |app: &App, _: &()| app.ratio(last, first);
+    (first != last).then(|| table.of_statistics(apps, &[()], by_first, near_one_with_interval))
 }
 
 /// What the service made of the schedule that `dynamic` starts from.

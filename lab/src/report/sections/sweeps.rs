@@ -2,12 +2,11 @@
 
 use super::super::app::App;
 use super::super::format::{or_nothing, ratio, seconds, tenths};
-use super::super::scenarios::{SWEEP, SWEEP_ALONE, unnumbered};
-use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
-use super::{Line, LineRole, Lines, Picture, Section};
+use super::{Section, head, mean_of_all};
 use crate::record::Missed;
+use crate::scenarios::{SWEEP, SWEEP_ALONE, unnumbered};
 
 /// A parameter as the report describes it.
 struct Sweep {
@@ -19,7 +18,7 @@ struct Sweep {
     harm: Option<(u64, u64)>,
 }
 
-const SWEEPS: [Sweep; 5] = [
+const SWEEPS: [Sweep; 3] = [
     Sweep {
         name: "shift",
         title: "Launch time by metadata shift (Paralfetch, Figures 6 and 8)",
@@ -43,21 +42,6 @@ const SWEEPS: [Sweep; 5] = [
         text: "Holes of up to so many pages that nobody needs are read along.",
         harm: None,
     },
-    Sweep {
-        name: "mobifetch-hole",
-        title: "Launch time by hole of Mobifetch (Mobifetch §2)",
-        axis: "largest hole, 4 KiB pages",
-        text: "Holes of up to so many pages are read along in the set as read, whose order is otherwise left as it is.",
-        harm: None,
-    },
-    Sweep {
-        name: "mobifetch-distance",
-        title: "Launch time by I/O distance of Mobifetch (Mobifetch §2)",
-        axis: "I/O distance",
-        text: "Entries of the set as read are merged, across holes too, if they are so many positions of the launch sequence \
-               apart.",
-        harm: None,
-    },
 ];
 
 /// A section for each parameter that was swept.
@@ -74,18 +58,13 @@ fn section(device: &Device, sweep: &Sweep) -> Option<Section> {
     if values.len() < 2 || apps.is_empty() {
         return None;
     }
-    let lines = lines(&apps, sweep, &values);
     let mut text = vec![sweep.text.to_owned()];
-    text.extend(harm(&lines, sweep));
-    Some(Section {
-        title: sweep.title.to_owned(),
-        text,
-        tables: vec![
-            by_value(device, &apps, sweep, &lines),
-            by_app(&apps, sweep, &values),
-        ],
-        picture: Some(Picture::Lines(lines)),
-    })
+    text.extend(harm(&apps, sweep));
+    let tables = vec![
+        by_value(device, &apps, sweep, &values),
+        by_app(&apps, sweep, &values),
+    ];
+    Section::of(sweep.title, text, tables)
 }
 
 /// The values that were measured, rising.
@@ -110,93 +89,49 @@ fn alone(sweep: &Sweep, value: u64) -> String {
     format!("{SWEEP_ALONE}{}-{value}", sweep.name)
 }
 
-/// The launches of each app and on average by cold ones, and the prefetcher alone by its time with the first value.
-fn lines(apps: &[&App], sweep: &Sweep, values: &[u64]) -> Lines {
-    let by_cold = |app: &App, value| {
-        let of_cold = app.normalized(&launch(sweep, value));
-        of_cold.map(|estimate| estimate.value)
-    };
-    let by_first = |app: &App, value| {
-        let first = app.times(&alone(sweep, values[0]));
-        let times = app.times(&alone(sweep, value));
-        (!first.is_empty() && !times.is_empty()).then(|| median(&times) / median(&first))
-    };
-    let mut lines: Vec<Line> = (apps.iter().filter(|_| apps.len() > 1))
-        .map(|app| Line {
-            name: app.name.clone(),
-            role: LineRole::App,
-            points: values.iter().map(|&value| by_cold(app, value)).collect(),
-        })
-        .filter(|line| line.points.iter().any(Option::is_some))
-        .collect();
-    let average = |of: &dyn Fn(&App, u64) -> Option<f64>| -> Vec<Option<f64>> {
-        let mean = |&value: &u64| mean(apps.iter().map(|app| of(app, value)));
-        values.iter().map(mean).collect()
-    };
-    lines.push(Line {
-        name: "prefetcher alone, by the first value".to_owned(),
-        role: LineRole::Alone,
-        points: average(&by_first),
-    });
-    lines.push(Line {
-        name: "launches, by cold ones".to_owned(),
-        role: LineRole::Launches,
-        points: average(&by_cold),
-    });
-    Lines {
-        axis: sweep.axis.to_owned(),
-        values: values.to_vec(),
-        lines,
-    }
-}
-
-/// The mean if each of them is known: of other apps, it would be another mean.
-fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let values: Vec<f64> = values.collect::<Option<_>>()?;
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+/// The mean over apps of launches by cold ones.
+fn by_cold(apps: &[&App], name: &str) -> Option<f64> {
+    mean_of_all(apps.iter().map(|app| Some(app.normalized(name)?.value)))
 }
 
 /// What the larger of two values costs launches on average.
-fn harm(lines: &Lines, sweep: &Sweep) -> Option<String> {
+fn harm(apps: &[&App], sweep: &Sweep) -> Option<String> {
     let (usual, large) = sweep.harm?;
-    let launches = &lines.lines.last()?.points;
-    let at = |value| {
-        let index = lines.values.iter().position(|&own| own == value)?;
-        launches[index]
-    };
+    let at = |value| by_cold(apps, &launch(sweep, value));
+    let ratio = ratio(at(large)? / at(usual)?);
     Some(format!(
-        "With {large} KiB, launches take {} of those with {usual} KiB.",
-        ratio(at(large)? / at(usual)?)
+        "With {large} KiB, launches take {ratio} of those with {usual} KiB."
     ))
 }
 
-fn by_value(device: &Device, apps: &[&App], sweep: &Sweep, lines: &Lines) -> Table {
+fn by_value(device: &Device, apps: &[&App], sweep: &Sweep, values: &[u64]) -> Table {
     let note = "Means over apps. Own requests: read requests of the launch tree itself, by those of a cold launch. Late \
                 metadata: blocks of metadata, of one more launch of each app, that the app came to before the prefetcher did.";
     let head = [
-        lines.axis.as_str(),
+        sweep.axis,
         "launch by cold",
         "prefetcher alone by the first value",
         "own requests",
         "late metadata",
     ];
     let mut table = Table::new("By value", note, head);
-    let points = |role| lines.lines.iter().find(|line| line.role == role);
-    let point = |role, index: usize| points(role).and_then(|line| line.points[index]);
-    for (index, &value) in lines.values.iter().enumerate() {
+    for &value in values {
         let name = launch(sweep, value);
-        let own = mean(apps.iter().map(|app| {
+        let alone = mean_of_all(apps.iter().map(|app| {
+            Some(app.middle(&alone(sweep, value))? / app.middle(&alone(sweep, values[0]))?)
+        }));
+        let own = mean_of_all(apps.iter().map(|app| {
             let requests = |of: &str| app.median_of(of, |launch| Some(launch.app_requests as f64));
             Some(requests(&name)? / requests("cold").filter(|cold| *cold > 0.0)?)
         }));
-        let late = mean(apps.iter().map(|app| {
+        let late = mean_of_all(apps.iter().map(|app| {
             let is_own = |missed: &&Missed| missed.app == app.name && missed.scenario == name;
             device.missed.iter().find(is_own).map(late_metadata)
         }));
         table.push([
             value.to_string(),
-            or_nothing(point(LineRole::Launches, index).map(ratio)),
-            or_nothing(point(LineRole::Alone, index).map(ratio)),
+            or_nothing(by_cold(apps, &name).map(ratio)),
+            or_nothing(alone.map(ratio)),
             or_nothing(own.map(tenths)),
             or_nothing(late.map(|late| format!("{late:.1}"))),
         ]);
@@ -213,20 +148,17 @@ fn late_metadata(missed: &Missed) -> f64 {
 
 /// Launch times of each app in seconds.
 fn by_app(apps: &[&App], sweep: &Sweep, values: &[u64]) -> Table {
-    let head = ["app".to_owned(), "cold".to_owned()].into_iter();
-    let head = head.chain(values.iter().map(u64::to_string));
+    let heads = values.iter().map(u64::to_string);
     let note = format!("Seconds, medians, by {}.", sweep.axis);
-    let mut table = Table::new("By app", &note, head);
-    for app in apps {
-        let names = std::iter::once("cold".to_owned());
-        let names = names.chain(values.iter().map(|&value| launch(sweep, value)));
-        let cell = |name: String| {
-            let times = app.times(&name);
-            or_nothing((!times.is_empty()).then(|| seconds(median(&times))))
-        };
-        table.push(std::iter::once(app.name.clone()).chain(names.map(cell)));
-    }
-    table
+    let table = Table::new(
+        "By app",
+        &note,
+        head(std::iter::once("cold".to_owned()).chain(heads)),
+    );
+    let launches = values.iter().map(|&value| launch(sweep, value));
+    let names: Vec<String> = std::iter::once("cold".to_owned()).chain(launches).collect();
+    let cell = |app: &App, name: &String| app.middle(name).map(seconds);
+    table.by_app(apps, &names, cell, |_| None)
 }
 
 #[cfg(test)]
@@ -295,11 +227,6 @@ mod tests {
             sections[0].text[1],
             "With 256 KiB, launches take 1.50 of those with 64 KiB."
         );
-        let Some(Picture::Lines(lines)) = &sections[0].picture else {
-            panic!("no lines");
-        };
-        assert_eq!(lines.values, [8, 64, 256]);
-        assert_eq!(lines.lines.len(), 4);
     }
 
     #[test]

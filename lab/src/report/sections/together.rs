@@ -2,68 +2,32 @@
 
 use super::super::app::App;
 use super::super::format::{or_nothing, ratio, seconds};
-use super::super::scenarios::{self, Kind};
-use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
+use super::Section;
 use super::company::against;
-use super::figures::Heading;
-use super::{Line, LineRole, Lines, Picture, Section};
+use crate::scenarios::{self, Kind};
 
 const COLD: &str = "together-cold";
 
 /// Until the last app is there, by how many are launched.
 pub fn together(device: &Device) -> Option<Section> {
-    let heading = Heading {
-        title: "Several apps at once (FAST, Figure 8)".to_owned(),
-        text: "Until the last app is there, normalized to the same apps launched cold at once.",
-    };
-    let (mut apps, mut section) = against(device, Kind::Together, heading)?;
+    let (mut apps, mut section) = against(
+        device,
+        Kind::Together,
+        "Several apps at once (FAST, Figure 8)",
+        "Until the last app is there, normalized to the same apps launched cold at once.",
+    )?;
     apps.sort_by_key(|app| count(app));
     let mut names = device.of_kinds(&[Kind::Together]);
     names.retain(|name| apps.iter().any(|app| app.runs.contains_key(*name)));
-    let numbers = values(&apps);
-    // One set of apps for each number, or there is no line to draw.
-    if numbers.len() == apps.len() && apps.len() > 1 {
-        section.picture = Some(Picture::Lines(lines(&apps, numbers, &names)));
-        section.tables.clear();
-    }
     section.tables.insert(0, table(&apps, &names));
     Some(section)
 }
 
 /// How many apps are launched.
-fn count(app: &App) -> u64 {
-    app.name.split('+').count() as u64
-}
-
-fn values(apps: &[&App]) -> Vec<u64> {
-    let mut values: Vec<u64> = apps.iter().map(|app| count(app)).collect();
-    values.dedup();
-    values
-}
-
-fn lines(apps: &[&App], values: Vec<u64>, names: &[&str]) -> Lines {
-    let line = |name: &&str| Line {
-        name: scenarios::label(name).to_owned(),
-        role: match *name {
-            "together-infill" => LineRole::Launches,
-            _ => LineRole::App,
-        },
-        points: apps
-            .iter()
-            .map(|app| app.normalized(name).map(|estimate| estimate.value))
-            .collect(),
-    };
-    Lines {
-        axis: "apps at once".to_owned(),
-        values,
-        lines: names
-            .iter()
-            .filter(|name| **name != COLD)
-            .map(line)
-            .collect(),
-    }
+fn count(app: &App) -> usize {
+    app.name.split('+').count()
 }
 
 fn table(apps: &[&App], names: &[&str]) -> Table {
@@ -81,8 +45,7 @@ fn table(apps: &[&App], names: &[&str]) -> Table {
     );
     for app in apps {
         let cells = names.iter().flat_map(|name| {
-            let times = app.times(name);
-            let time = or_nothing((!times.is_empty()).then(|| seconds(median(&times))));
+            let time = or_nothing(app.middle(name).map(seconds));
             let by_cold = app.normalized(name).map(|estimate| ratio(estimate.value));
             let by_cold = (*name != COLD).then(|| or_nothing(by_cold));
             [Some(time), by_cold].into_iter().flatten()
@@ -128,10 +91,5 @@ mod tests {
         let rows = &section.tables[0].rows;
         assert_eq!(rows[0], ["2", "2.00", "1.50", "0.75", "1.00", "0.50", "b"]);
         assert_eq!(rows[1], ["3", "4.00", "–", "–", "3.00", "0.75", "c"]);
-        let Some(Picture::Lines(lines)) = &section.picture else {
-            panic!("no lines");
-        };
-        assert_eq!(lines.values, [2, 3]);
-        assert_eq!(lines.lines[0].points, [Some(0.75), None]);
     }
 }

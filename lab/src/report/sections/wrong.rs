@@ -1,10 +1,10 @@
 //! What a wrong profile costs (FAST §5.2).
 
 use super::super::app::App;
-use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
-use super::figures::{Heading, grouped};
+use super::figures::grouped;
 use super::{Section, present};
+use crate::scenarios::{self, Kind};
 
 /// Launches with wrong profiles beside those with the right one.
 pub fn wrong(device: &Device) -> Option<Section> {
@@ -16,14 +16,11 @@ pub fn wrong(device: &Device) -> Option<Section> {
     if apps.is_empty() {
         return None;
     }
-    let mut bars = present(device, &["infill"]);
-    bars.extend(&wrong);
-    let heading = Heading {
-        title: "Harm of a wrong profile (FAST §5.2)".to_owned(),
-        text: "Launched cold with a profile whose data are not what the app needs. Above 1, it is slower than without \
-               any prefetching.",
-    };
-    let mut section = grouped(&apps, &bars, &[], true, heading)?;
+    let columns = [&present(device, &["infill"])[..], &wrong].concat();
+    let text = "Launched cold with a profile whose data are not what the app needs. Above 1, it is slower than without \
+                any prefetching.";
+    let title = "Harm of a wrong profile (FAST §5.2)";
+    let mut section = grouped(title, text, &apps, &columns, true)?;
     section.text.extend(worst(&apps, &wrong));
     Some(section)
 }

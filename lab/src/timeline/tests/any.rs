@@ -41,11 +41,7 @@ fn the_file_stays_small() {
 
 /// What holds for every timeline.
 fn check(timeline: &Timeline) {
-    let background = timeline.background.as_ref();
-    for series in [&timeline.cpu, &timeline.waiting]
-        .into_iter()
-        .chain(background)
-    {
+    for series in [&timeline.cpu, &timeline.waiting] {
         assert!(series.iter().all(|part| part[0] < part[1] && part[2] > 0));
         // Adjacent intervals differ, or they would be one.
         let pairs = || series.windows(2).map(|pair| (pair[0], pair[1]));
@@ -121,17 +117,11 @@ proptest! {
         events in vec((0..3000_u64, any_what()), 0..200),
         parts in vec((0..8_u64, 1..7_u64), 0..8),
         seconds in prop_oneof![Just(0.0), Just(f64::NAN), Just(f64::INFINITY), 0.0..0.004],
-        background in proptest::option::of(vec((0..6_000_000_u64, 0..9_000_u64), 0..60)),
     ) {
         let parts: Vec<_> = parts.iter().map(|(start, len)| (start * 7, *len)).collect();
         let recording = raw(&events);
         let set = learned_set(&parts);
-        let spans = background.map(|spans| {
-            let span = |(start, length)| (START_NS - 2_000 + start, START_NS - 2_000 + start + length);
-            spans.into_iter().map(span).collect()
-        });
-        let watched = Facts { background: spans, ..facts(seconds) };
-        let timeline = analyse(&recording, &set, &[entry(3, 9)], watched);
+        let timeline = analyse(&recording, &set, &[entry(3, 9)], facts(seconds));
         check(&timeline);
         // Five requests have names: no more can be in flight.
         prop_assert!(timeline.queue.iter().all(|step| step[1] <= 5));
@@ -139,8 +129,6 @@ proptest! {
         let whole = timeline.window.unwrap_or(0.0).max(timeline.seconds).min(3600.0) * 1e6;
         let end = whole.ceil() as u64;
         prop_assert!(timeline.cpu.iter().all(|part| part[1] <= end));
-        prop_assert!(timeline.background_us.unwrap_or(0) <= end);
-        prop_assert!(timeline.background.iter().flatten().all(|part| part[1] <= end));
         prop_assert!(timeline.misses.iter().all(|miss| miss.time_us < end));
         prop_assert!(!timeline.summary().is_empty());
     }

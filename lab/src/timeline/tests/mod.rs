@@ -136,7 +136,6 @@ fn facts(seconds: f64) -> Facts {
         seconds,
         window: Some(0.0005),
         completion: None,
-        background: None,
     }
 }
 
@@ -294,31 +293,6 @@ fn what_began_before_the_launch_stands_at_its_start() {
     assert_eq!(timeline.queue, [[0, 1], [100, 0]]);
     // And what came after its end is not part of it.
     assert_eq!(timeline.misses, []);
-}
-
-#[test]
-fn waits_for_background_writes_are_intervals_of_the_launch() {
-    let at = |us: u64| START_NS + us * 1000;
-    let spans = vec![
-        (at(100), at(300)),
-        (at(200), at(250)),
-        (at(900), at(5000)),
-        (START_NS - 9, START_NS - 1),
-    ];
-    let watched = Facts {
-        background: Some(spans),
-        ..facts(0.001)
-    };
-    let timeline = analyse(&prefetched_launch(), &learned_set(&[]), &[], watched);
-    let expected = vec![[100, 200, 1], [200, 250, 2], [250, 300, 1], [900, 1000, 1]];
-    assert_eq!(timeline.background, Some(expected));
-    assert_eq!(timeline.background_us, Some(300));
-    let summary = timeline.summary();
-    assert!(summary.contains("background writes: 0.3 ms"), "{summary}");
-    let json = serde_json::to_string(&timeline).unwrap();
-    let read: Timeline = serde_json::from_str(&json).unwrap();
-    assert_eq!(read.background, timeline.background);
-    assert_eq!(read.summary(), summary);
 }
 
 #[test]

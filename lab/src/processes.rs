@@ -1,4 +1,4 @@
-//! Processor time of a launch tree.
+//! Processor time of processes and launch trees, from proc(5).
 
 use std::collections::HashMap;
 use std::fs;

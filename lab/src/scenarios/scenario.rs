@@ -4,18 +4,18 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-use super::learned_store::Condition;
+use super::SCENARIOS;
 use crate::methods::{Method, Swept, SweptParameter, WrongProfile};
 
-/// Whether another app runs in the background during a round with the service on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Beside {
+/// What runs on the system while an app is learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Condition {
     /// No other app runs.
-    Nothing,
-    /// Until the service prefetches: its profile is learned beside the other app.
-    WhileLearned,
-    /// During every launch of the round.
-    Always,
+    Idle,
+    /// An app that shares files with it runs.
+    Background,
+    /// No other app runs and an earlier launch has cached everything: live learning.
+    Live,
 }
 
 /// A launch that shares one processor with its prefetcher (Paralfetch §5.5).
@@ -64,114 +64,14 @@ pub enum Scenario {
     Live,
     /// A round of launches one after the other, each cold and started as in [`Scenario::Cold`], with the
     /// service on; it has not seen the app before.
-    Service(Beside),
-    /// Cold, while another app runs in the background: what that has mapped stays cached.
-    BesideCold,
-    /// The same, with Paralfetch and the set that was learned on an idle system.
-    BesidePrefetch,
+    Service,
     /// Several apps at once, cold; `None`: without a prefetcher (FAST Figure 8).
     Together(Option<Method>),
 }
 
-/// Scenarios that are asked for by one name.
-pub const GROUPS: [(&str, &[Scenario]); 11] = [
-    (
-        "standard",
-        &[
-            Scenario::Cold,
-            Scenario::Prefetched(Method::OnlyAsRead),
-            Scenario::Prefetched(Method::OnlyExact),
-            Scenario::Prefetched(Method::Gsoc),
-            Scenario::Prefetched(Method::Sorted),
-            Scenario::Prefetched(Method::Fast),
-            Scenario::Prefetched(Method::Mobifetch),
-            Scenario::Prefetched(Method::Traced),
-            Scenario::Prefetched(Method::Shift),
-            Scenario::Prefetched(Method::ShiftMerge),
-            Scenario::Prefetched(Method::Exact),
-            Scenario::Prefetched(Method::Infill),
-            Scenario::Prefetched(Method::Dynamic),
-            Scenario::Warm,
-        ],
-    ),
-    (
-        "short",
-        &[
-            Scenario::Cold,
-            Scenario::Prefetched(Method::Infill),
-            Scenario::Warm,
-        ],
-    ),
-    (
-        "formula",
-        &[
-            Scenario::Cold,
-            Scenario::Prefetched(Method::Sorted),
-            Scenario::Prefetched(Method::Infill),
-            Scenario::Prefetched(Method::Formula),
-            Scenario::Warm,
-        ],
-    ),
-    (
-        "wrong",
-        &[
-            Scenario::Cold,
-            Scenario::Prefetched(Method::Infill),
-            Scenario::Wrong(WrongProfile::OffByOne),
-            Scenario::Wrong(WrongProfile::OtherPages),
-            Scenario::Wrong(WrongProfile::OtherApp),
-        ],
-    ),
-    (
-        "one-core",
-        &[
-            Scenario::Cold,
-            Scenario::Prefetched(Method::Infill),
-            Scenario::OneCore(OneCore::Cold),
-            Scenario::OneCore(OneCore::Prefetched),
-            Scenario::Warm,
-            Scenario::WarmPrefetch,
-            Scenario::OneCore(OneCore::Warm),
-            Scenario::OneCore(OneCore::WarmPrefetch),
-        ],
-    ),
-    (
-        "background",
-        &[
-            Scenario::Background(Method::Fast),
-            Scenario::Background(Method::ShiftMerge),
-            Scenario::Background(Method::Infill),
-        ],
-    ),
-    ("live", &[Scenario::Live, Scenario::WarmLive]),
-    ("service", &[Scenario::Service(Beside::Nothing)]),
-    (
-        "service-background",
-        &[Scenario::Service(Beside::WhileLearned)],
-    ),
-    (
-        "beside",
-        &[
-            Scenario::BesideCold,
-            Scenario::BesidePrefetch,
-            Scenario::Service(Beside::Always),
-        ],
-    ),
-    (
-        "writer",
-        &[
-            Scenario::Cold,
-            Scenario::Prefetched(Method::Infill),
-            Scenario::WriterCold,
-            Scenario::WriterPrefetch,
-            Scenario::WriterShield,
-        ],
-    ),
-];
-
 /// What the names of launches of a sweep begin with, and those of its prefetcher alone.
-const SWEEP: &str = "sweep-";
-const SWEEP_ALONE: &str = "only-sweep-";
+pub const SWEEP: &str = "sweep-";
+pub const SWEEP_ALONE: &str = "only-sweep-";
 
 /// Scenarios for several apps at once.
 pub const TOGETHER: [Scenario; 4] = [
@@ -182,17 +82,20 @@ pub const TOGETHER: [Scenario; 4] = [
 ];
 
 impl Scenario {
-    /// Every scenario of one app.
-    pub fn all() -> impl Iterator<Item = Scenario> {
-        GROUPS
-            .iter()
-            .flat_map(|(_, scenarios)| scenarios.iter().copied())
+    /// Every scenario of one app but those of sweeps.
+    fn all() -> impl Iterator<Item = Scenario> {
+        let listed = SCENARIOS.iter().filter_map(|listed| listed.how);
+        listed.filter(|scenario| !matches!(scenario, Scenario::Together(_)))
     }
 
-    /// The scenarios of a group.
+    /// The scenarios of a group, in the order in which they take turns.
     fn group(name: &str) -> Option<Vec<Scenario>> {
-        if let Some((_, scenarios)) = GROUPS.iter().find(|(own, _)| *own == name) {
-            return Some(scenarios.to_vec());
+        let own = SCENARIOS
+            .iter()
+            .filter(|listed| listed.groups.contains(&name));
+        let own: Vec<Scenario> = own.filter_map(|listed| listed.how).collect();
+        if !own.is_empty() {
+            return Some(own);
         }
         let parameter = SweptParameter::named(name.strip_prefix(SWEEP)?)?;
         let mut scenarios = vec![Scenario::Cold];
@@ -226,9 +129,8 @@ impl Scenario {
                 None => {
                     let sweeps =
                         SweptParameter::ALL.map(|swept| format!("{SWEEP}{}", swept.name()));
-                    let groups = GROUPS.map(|(name, _)| name).join(", ");
-                    let mut names: Vec<String> = Self::all().map(|s| s.to_string()).collect();
-                    names.dedup();
+                    let groups = super::groups().join(", ");
+                    let names: Vec<String> = Self::all().map(|s| s.to_string()).collect();
                     bail!(
                         "there is no scenario '{word}'; groups are {groups}, {}; scenarios are {}, and those of a sweep \
                          with any value, such as {SWEEP}shift-96",
@@ -267,9 +169,8 @@ impl Scenario {
             | Scenario::Warm
             | Scenario::WarmLive
             | Scenario::WriterCold
-            | Scenario::BesideCold
             | Scenario::OneCore(OneCore::Cold | OneCore::Warm)
-            | Scenario::Service(_) => None,
+            | Scenario::Service => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
             Scenario::Swept(swept) | Scenario::SweptAlone(swept) => Some(swept.method()),
             Scenario::Live
@@ -277,8 +178,7 @@ impl Scenario {
             | Scenario::OneCore(OneCore::Prefetched | OneCore::WarmPrefetch)
             | Scenario::Wrong(_)
             | Scenario::WriterPrefetch
-            | Scenario::WriterShield
-            | Scenario::BesidePrefetch => Some(Method::Infill),
+            | Scenario::WriterShield => Some(Method::Infill),
             Scenario::Together(method) => method,
         }
     }
@@ -306,7 +206,7 @@ impl Scenario {
 
     /// Whether there is another app in it, running or only learned.
     pub fn needs_other_app(self) -> bool {
-        self.needs_background() || self.takes_other_set()
+        self.condition() == Condition::Background || self.takes_other_set()
     }
 
     /// Whether the launch is learned live while it is measured.
@@ -330,7 +230,7 @@ impl Scenario {
 
     /// Whether the drive is to be measured: the service knows its costs, or the schedule is made by them.
     pub fn needs_costs(self) -> bool {
-        self.method() == Some(Method::Formula) || matches!(self, Scenario::Service(_))
+        self.method() == Some(Method::Formula) || self == Scenario::Service
     }
 
     /// The condition under which its set was learned.
@@ -340,18 +240,6 @@ impl Scenario {
             Scenario::Live => Condition::Live,
             _ => Condition::Idle,
         }
-    }
-
-    /// Whether another app runs in the background while the app is learned or launched.
-    pub fn needs_background(self) -> bool {
-        self.condition() == Condition::Background
-            || self.runs_beside()
-            || matches!(self, Scenario::Service(beside) if beside != Beside::Nothing)
-    }
-
-    /// Whether another app runs in the background during a single launch.
-    pub fn runs_beside(self) -> bool {
-        matches!(self, Scenario::BesideCold | Scenario::BesidePrefetch)
     }
 
     /// Whether a large file is being written meanwhile.
@@ -371,38 +259,19 @@ impl Scenario {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Scenario::Cold => f.write_str("cold"),
-            Scenario::Warm => f.write_str("warm"),
-            Scenario::WarmLive => f.write_str("warm-live"),
-            Scenario::Prefetched(method) => f.write_str(method.name()),
             Scenario::Swept(swept) => write!(f, "{SWEEP}{swept}"),
             Scenario::SweptAlone(swept) => write!(f, "{SWEEP_ALONE}{swept}"),
-            Scenario::WarmPrefetch => f.write_str("warm-infill"),
-            Scenario::Wrong(how) => write!(f, "wrong-{how}"),
-            Scenario::OneCore(OneCore::Cold) => f.write_str("one-core-cold"),
-            Scenario::OneCore(OneCore::Prefetched) => f.write_str("one-core-infill"),
-            Scenario::OneCore(OneCore::Warm) => f.write_str("one-core-warm"),
-            Scenario::OneCore(OneCore::WarmPrefetch) => f.write_str("one-core-warm-infill"),
-            Scenario::WriterCold => f.write_str("writer-cold"),
-            Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
-            Scenario::WriterShield => f.write_str("writer-shield"),
-            Scenario::Background(method) => write!(f, "background-{}", method.name()),
-            Scenario::Live => f.write_str("live-infill"),
-            Scenario::Service(Beside::Nothing) => f.write_str("service"),
-            Scenario::Service(Beside::WhileLearned) => f.write_str("service-background"),
-            Scenario::Service(Beside::Always) => f.write_str("service-beside"),
-            Scenario::BesideCold => f.write_str("beside-cold"),
-            Scenario::BesidePrefetch => f.write_str("beside-infill"),
-            Scenario::Together(None) => f.write_str("together-cold"),
-            Scenario::Together(Some(method)) => write!(f, "together-{}", method.name()),
+            how => {
+                let mut listed = SCENARIOS.iter();
+                let found = listed.find(|listed| listed.how == Some(*how));
+                f.write_str(found.ok_or(fmt::Error)?.name)
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     #[test]
@@ -449,24 +318,18 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_with_an_app_in_the_background_are_told() {
+    fn scenarios_with_another_app_are_told() {
         let list = |names: &str| Scenario::parse_list(names).unwrap();
+        let mut others = list("standard,live,service,writer").into_iter();
+        assert!(!others.any(Scenario::needs_other_app));
         assert!(
-            !list("standard,live,service,writer")
-                .iter()
-                .any(|s| s.needs_background())
+            list("background")
+                .into_iter()
+                .all(Scenario::needs_other_app)
         );
-        let beside = list("background,service-background,beside");
-        assert!(beside.iter().all(|s| s.needs_background()));
-        let wrong = list("wrong");
-        assert!(!wrong.iter().any(|s| s.needs_background()));
-        let others: Vec<_> = wrong.iter().filter(|s| s.needs_other_app()).collect();
-        assert_eq!(others, [&Scenario::Wrong(WrongProfile::OtherApp)]);
-        assert_eq!(
-            list("service-beside"),
-            [Scenario::Service(Beside::Always)],
-            "alone, too"
-        );
+        let wrong = list("wrong").into_iter().filter(|s| s.needs_other_app());
+        let wrong: Vec<Scenario> = wrong.collect();
+        assert_eq!(wrong, [Scenario::Wrong(WrongProfile::OtherApp)]);
     }
 
     #[test]
@@ -477,12 +340,5 @@ mod tests {
         assert_eq!(list, [cold, live, warm_live, warm]);
         assert_eq!(Scenario::in_turn(&list, 0), list);
         assert_eq!(Scenario::in_turn(&list, 1), [cold, live, warm, warm_live]);
-    }
-
-    #[test]
-    fn names_are_unique() {
-        let scenarios: HashSet<Scenario> = Scenario::all().chain(TOGETHER).collect();
-        let names: HashSet<String> = scenarios.iter().map(Scenario::to_string).collect();
-        assert_eq!(names.len(), scenarios.len());
     }
 }
