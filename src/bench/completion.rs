@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Advice, fadvise};
 
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 use crate::fs::present::present_devices;
 use crate::fs::{fiemap, handle, residency};
@@ -22,7 +23,8 @@ pub struct FoundCompletion {
 }
 
 /// Finds the profile's completion block, which is file data: metadata could not be evicted while the
-/// inode that was made from it is cached. `None` if the profile has none, or its file is gone.
+/// inode that was made from it is cached. `None` if the profile has none, its file is gone, or its
+/// file system is not asked where files lie.
 pub fn find(profile: &Profile) -> Option<FoundCompletion> {
     let span = profile.completion?;
     let Place::Data { file } = span.place else {
@@ -33,9 +35,10 @@ pub fn find(profile: &Profile) -> Option<FoundCompletion> {
     let present = present_devices(profile, &mounts);
     let dev = present.get(usize::from(file.device))?.dev()?;
     let mount = mounts.open_root(dev).ok()?;
-    let fd = handle::open_cached_file(mount.fd.as_fd(), file.ino, file.generation)
+    let fd = handle::open_cached_file(&mount, file.ino, file.generation)
         .ok()?
         .fd;
+    FsKind::of(&mount.mount.fs_type).filter(|kind| kind.has_places())?;
     let extent = fiemap::extents(fd.as_fd(), span.start, span.len)
         .ok()?
         .into_iter()

@@ -14,6 +14,8 @@ use super::{Failure, say};
 use crate::apps::{CommandApp, LAUNCHERS_DIR, Rules, identify_command};
 use crate::cli::format::{mib, text_of};
 use crate::drive::{DriveBelow, Sysfs};
+use crate::fs::blockdev;
+use crate::fs::mounts::MountTable;
 use crate::kernel::check;
 use crate::learn::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command, knobs_limit,
@@ -137,12 +139,14 @@ pub fn options(how: &Learning, live: bool, app: App, command: &Command) -> Learn
 /// milliseconds for each page. A claim to rotate is believed here of virtual drives, too: a disk may be below one, and
 /// nothing but time is lost where none is.
 fn longest(learned: Learned, command: &Command) -> Duration {
-    let dev = fs::metadata(command.file()).map(|file| file.dev());
+    let mounts = MountTable::read();
+    let file = fs::metadata(command.file()).ok().zip(mounts.ok());
+    let dev = file.map(|(file, mounts)| blockdev::below(file.dev(), &mounts));
     let sysfs = Sysfs::default();
     let rotates = |drive: DriveBelow| sysfs.claim(drive.dev).class == DriveClass::Rotational;
     let is_slow =
         |dev: &u64| learned == Learned::Exact && sysfs.drives_below(*dev).into_iter().any(rotates);
-    match dev.ok().filter(is_slow) {
+    match dev.filter(is_slow) {
         Some(_) => LONGEST_ON_DISK,
         None => LaunchLimits::default().timeout,
     }

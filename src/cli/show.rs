@@ -192,7 +192,7 @@ pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
             "name": device.name,
             // Type of its file system, such as `ext4`.
             "fs": device.fs,
-            // UUID of the file system.
+            // UUID of the file system; of btrfs with the number of the subvolume in it.
             "uuid": uuid(&device.fs_uuid),
             // Class of the drive: `DriveClass`.
             "class": device.class,

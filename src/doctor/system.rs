@@ -26,43 +26,51 @@ pub fn drives() -> Vec<AbilityCheck> {
     };
     let app_file_systems = AppFileSystems::of_system(&mounts);
     let [supported, left_out] = judge_file_systems(&app_file_systems);
-    let devices = app_file_systems.devices();
+    let mut devices = app_file_systems.devices();
     if devices.is_empty() {
         return vec![supported];
     }
+    for dev in &mut devices {
+        *dev = blockdev::below(*dev, &mounts);
+    }
+    devices.sort_unstable();
+    devices.dedup();
     let names = |devices: &[u64]| {
         let names: Vec<String> = devices.iter().map(|&dev| blockdev::name(dev)).collect();
         names.join(", ")
     };
+    let with_metadata = app_file_systems.devices_with_metadata();
     // One ability on every device.
-    let on_all = |name, there: &dyn Fn(u64) -> bool, cost: &str| {
+    let on_all = |devices: &[u64], name, there: &dyn Fn(u64) -> bool, cost: &str| {
         let lacking: Vec<u64> = devices.iter().copied().filter(|&dev| !there(dev)).collect();
         let found = match lacking[..] {
-            [] => Ok(format!("there ({})", names(&devices))),
+            [] => Ok(format!("there ({})", names(devices))),
             _ => Err(format!("missing for {}", names(&lacking))),
         };
         AbilityCheck::useful(name, found, cost)
     };
     let sysfs = Sysfs::default();
     let is_root = rustix::process::geteuid().is_root();
-    vec![
-        supported,
-        left_out,
-        judge_nodes(&devices, is_root, |dev| {
+    let mut checks = vec![supported, left_out];
+    if !with_metadata.is_empty() {
+        checks.push(judge_nodes(&with_metadata, is_root, |dev| {
             let node = blockdev::node(dev, &mounts);
             node.map(|node| (can_read(&node), node))
-        }),
-        on_all(
+        }));
+        checks.push(on_all(
+            &with_metadata,
             "inode_readahead_blks",
             &|dev| sysfs.inode_readahead_knob(dev).is_some(),
             "ext4 reads inodes ahead while learning: inode tables that nobody needs are learned",
-        ),
-        on_all(
-            "read_ahead_kb",
-            &|dev| sysfs.read_ahead_knob(dev).is_some(),
-            "readahead stays on while learning: pages that nobody touches are learned",
-        ),
-    ]
+        ));
+    }
+    checks.push(on_all(
+        &devices,
+        "read_ahead_kb",
+        &|dev| sysfs.read_ahead_knob(dev).is_some(),
+        "readahead stays on while learning: pages that nobody touches are learned",
+    ));
+    checks
 }
 
 /// What reads from the drives that hold apps cost, each in words.
@@ -106,7 +114,7 @@ fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
             found
                 .supported()
                 .ok_or_else(|| left_out.clone().unwrap_or_else(|| NONE_FOUND.to_owned())),
-            "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2)",
+            "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2), XFS or btrfs",
         ),
         AbilityCheck::useful(
             "other file systems",

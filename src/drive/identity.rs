@@ -6,9 +6,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::stack;
 use super::sysfs::{Sysfs, read};
+use crate::fs::blockdev::of_file_system;
 use crate::fs::mounts::{MountTable, fs_uuid};
+use crate::fs::support::Support;
 
 /// Longest identity, in bytes.
 pub const MOST_IDENTITY_BYTES: usize = 256;
@@ -70,10 +71,10 @@ fn file_systems_on(sysfs: &Sysfs, drive: u64, mounts: &MountTable) -> Vec<u64> {
     let mut found: Vec<u64> = Vec::new();
     for mount in mounts.mounts() {
         let is_known = found.contains(&mount.dev) || found.len() == MOST_FILE_SYSTEMS;
-        if is_known || !stack::is_read_from_drive(&mount.fs_type) {
+        if is_known || !Support::is_read_from_drive(&mount.fs_type) {
             continue;
         }
-        let below = sysfs.drives_below(stack::of_file_system(mount.dev, Some(mount)));
+        let below = sysfs.drives_below(of_file_system(mount.dev, Some(mount)));
         // A file system in a file on the drive comes and goes.
         if (below.iter()).any(|below| below.dev == drive && below.backing_file.is_none()) {
             found.push(mount.dev);

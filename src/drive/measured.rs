@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::stack::of_file_system;
 use super::{DriveBelow, DriveClaim, DriveIdentity, Sysfs, identities};
 use crate::fs::atomic_write;
+use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
 use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::{DriveClass, DriveCosts};
@@ -230,7 +230,7 @@ pub fn costs_of(
         .max_by(|a, b| far_us(&a.costs).total_cmp(&far_us(&b.costs)))
         .filter(|_| drives.iter().all(|drive| drive.measured.is_some()));
     slowest.map_or_else(
-        || DriveCosts::of_class(sysfs.class(dev)),
+        || DriveCosts::of_class(sysfs.class(blockdev::below(dev, mounts))),
         |slowest| slowest.costs,
     )
 }
@@ -244,8 +244,7 @@ pub fn drives_of(
 ) -> Vec<(DriveBelow, u64)> {
     let mut drives: Vec<(DriveBelow, u64)> = Vec::new();
     for dev in devices {
-        let mount = mounts.of_device(dev).next();
-        for drive in sysfs.drives_below(of_file_system(dev, mount)) {
+        for drive in sysfs.drives_below(blockdev::below(dev, mounts)) {
             if drives.iter().all(|(known, _)| known.dev != drive.dev) {
                 drives.push((drive, dev));
             }

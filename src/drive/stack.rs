@@ -3,15 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
 use super::sysfs::{Sysfs, device_number, number, read};
 use crate::fs::local_path::LocalFile;
-use crate::fs::mounts::{Mount, MountTable};
-use crate::fs::support::Support;
+use crate::fs::mounts::MountTable;
 
 /// Most devices below each other, such as a file on a loop device on a volume on a disk.
 pub(super) const MAX_STACK: u32 = 8;
@@ -187,34 +185,9 @@ fn mirrored_start(disk: &Path, member: &str) -> Option<u64> {
     is_mirror.then_some(offset * SECTOR)
 }
 
-/// The block device that a mounted file system is on, from the number that its files have (`st_dev`) and its mount. Some
-/// file systems, such as btrfs, give their files a number of no device: then it is the one that the mount's source names.
-pub(super) fn of_file_system(dev: u64, mount: Option<&Mount>) -> u64 {
-    let named = || fs::metadata(source(mount?)?).ok().map(|found| found.rdev());
-    match major(dev) {
-        0 => named().filter(|&dev| dev != 0).unwrap_or(dev),
-        _ => dev,
-    }
-}
-
-/// The path of the device's node. `None` if the file system is on none: then a user may have chosen the source's text.
-fn source(mount: &Mount) -> Option<&Path> {
-    if !is_read_from_drive(&mount.fs_type) {
-        return None;
-    }
-    let source = Path::new(std::str::from_utf8(&mount.source).ok()?);
-    source.is_absolute().then_some(source)
-}
-
-/// Whether the kernel itself reads file systems of this type (as mountinfo names it) from a drive. Others must not be
-/// asked: a server or a user-space process may be behind them.
-pub(super) fn is_read_from_drive(fs_type: &str) -> bool {
-    matches!(Support::of(fs_type), Support::Ext4 | Support::NotYet)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use rustix::fs::makedev;
 
@@ -385,29 +358,5 @@ mod tests {
             &[("devices/loop0/loop/backing_file", image.to_str().unwrap())],
         );
         assert_eq!(below(&sysfs, 7, 0), [("loop0".to_owned(), Some(0))]);
-    }
-
-    #[test]
-    fn file_systems_with_numbers_of_their_own_are_found_by_their_source() {
-        assert_eq!(of_file_system(makedev(8, 1), None), makedev(8, 1));
-        assert_eq!(of_file_system(makedev(0, 40), None), makedev(0, 40));
-        let named = |fs_type: &str, source: &str| {
-            let line = format!("30 1 0:40 / /mnt rw - {fs_type} {source} rw\n");
-            let mounts = MountTable::parse(line.as_bytes());
-            of_file_system(makedev(0, 40), mounts.mounts().first())
-        };
-        assert_eq!(named("btrfs", "/dev/null"), makedev(1, 3));
-        for (fs_type, source) in [
-            ("btrfs", "/proc/version"),
-            ("btrfs", "null"),
-            ("fuse.any", "/dev/null"),
-            ("fuse", "/dev/null"),
-            ("nfs4", "/dev/null"),
-            ("proc", "/dev/null"),
-            ("tmpfs", "/dev/null"),
-            ("overlay", "/dev/null"),
-        ] {
-            assert_eq!(named(fs_type, source), makedev(0, 40), "{fs_type} {source}");
-        }
     }
 }

@@ -78,15 +78,25 @@ impl Sysfs {
     }
 
     /// `/sys/class/bdi/MAJOR:MINOR/read_ahead_kb` of the device, if this kernel has it: the readahead of every file opened on
-    /// it from now on, in KiB. Partitions share that of their disk; file systems on several devices, such as btrfs, have one
-    /// of their own.
+    /// it from now on, in KiB. Partitions share that of their disk; a btrfs on the device has one of its own.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
+        if let Some(knob) = self.btrfs_read_ahead_knob(dev) {
+            return Some(knob);
+        }
         let knob = |numbers: &str| {
             let path = format!("class/bdi/{numbers}/read_ahead_kb");
             Some(self.root.join(path)).filter(|knob| knob.exists())
         };
         knob(&format!("{}:{}", major(dev), minor(dev)))
             .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
+    }
+
+    fn btrfs_read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
+        let name = self.device(dev)?.file_name()?.to_owned();
+        let mounted = fs::read_dir(self.root.join("fs/btrfs")).ok()?.flatten();
+        let mut holding = mounted.filter(|fs| fs.path().join("devices").join(&name).exists());
+        let knob = holding.next()?.path().join("bdi/read_ahead_kb");
+        knob.exists().then_some(knob)
     }
 
     /// The value of [`Sysfs::read_ahead_knob`], if sysfs tells.
@@ -116,11 +126,14 @@ impl Sysfs {
     }
 
     /// The most that one readahead(2) call reads on this device, in bytes: the larger of its readahead and
-    /// its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`). `None` if sysfs does not tell;
-    /// 0 if readahead is switched off.
+    /// its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`), which counts for no btrfs. `None` if sysfs
+    /// does not tell; 0 if readahead is switched off.
     pub fn readahead_limit(&self, dev: u64) -> Option<u64> {
         let readahead = self.read_ahead_kib(dev)?;
-        let request = self.max_sectors_kib(dev).unwrap_or(0);
+        let request = match self.btrfs_read_ahead_knob(dev) {
+            Some(_) => 0,
+            None => self.max_sectors_kib(dev).unwrap_or(0),
+        };
         Some(readahead.max(request) * 1024)
     }
 
@@ -268,6 +281,26 @@ pub(super) mod tests {
         assert_eq!(sysfs.readahead_limit(part), Some(1280 << 10));
         assert_eq!(sysfs.reads(part), Some(100));
         assert_eq!(sysfs.read_ahead_knob(makedev(9, 9)), None);
+    }
+
+    #[test]
+    fn a_btrfs_has_a_readahead_of_its_own() {
+        let (_root, sysfs) = fake(
+            &[("8:0", "sda"), ("8:1", "sda/sda1"), ("8:2", "sda/sda2")],
+            &[
+                ("devices/sda/sda1/partition", "1"),
+                ("devices/sda/sda2/partition", "2"),
+                ("devices/sda/queue/max_sectors_kb", "1280\n"),
+                ("class/bdi/8:0/read_ahead_kb", "128\n"),
+                ("fs/btrfs/features/free_space_tree", "0\n"),
+                ("fs/btrfs/fcef857c/devices/sda2", ""),
+                ("fs/btrfs/fcef857c/bdi/read_ahead_kb", "512\n"),
+            ],
+        );
+        assert_eq!(sysfs.readahead_limit(makedev(8, 1)), Some(1280 << 10));
+        let own = sysfs.read_ahead_knob(makedev(8, 2)).unwrap();
+        assert!(own.ends_with("fcef857c/bdi/read_ahead_kb"));
+        assert_eq!(sysfs.readahead_limit(makedev(8, 2)), Some(512 << 10));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::blockdev;
+use super::kind::FsKind;
 use super::mounts::{Mount, MountTable};
 use super::support::Support;
 
@@ -17,13 +18,21 @@ const APP_DIRS: [&str; 6] = [
     "/nix/store",
 ];
 
+/// One of them that is supported.
+#[derive(Debug)]
+struct SupportedFs {
+    /// The name of the block device that it is on.
+    name: String,
+    dirs: BTreeSet<PathBuf>,
+}
+
 /// The file systems that hold apps, with the app directories on them. Others, such as that of /boot, do not
 /// count.
 #[derive(Debug, Default)]
 pub struct AppFileSystems {
-    /// By device (`st_dev`).
-    supported: BTreeMap<u64, BTreeSet<PathBuf>>,
-    /// By type, such as `btrfs`.
+    /// By kind and device (`st_dev`).
+    supported: BTreeMap<(FsKind, u64), SupportedFs>,
+    /// By type, such as `f2fs`.
     left_out: BTreeMap<String, BTreeSet<PathBuf>>,
 }
 
@@ -54,7 +63,7 @@ impl AppFileSystems {
                 }
                 // No app is missed on what users mount there over a network or by FUSE.
                 match Support::of(&mount.fs_type) {
-                    Support::Ext4 => found.add(table, mount, &mount.mount_point),
+                    Support::Served(_) => found.add(table, mount, &mount.mount_point),
                     // Each snap is a mount of its own.
                     Support::NotYet => found.add(table, mount, &dir),
                     _ => {}
@@ -66,34 +75,57 @@ impl AppFileSystems {
 
     fn add(&mut self, table: &MountTable, mount: &Mount, dir: &Path) {
         let devices = match Support::of(&mount.fs_type) {
-            Support::Ext4 => vec![mount.dev],
+            Support::Served(_) => vec![mount.dev],
             // The layers of an overlay may lie on any of them.
-            Support::Stacked => table.ext4_devices(|_| true),
+            Support::Stacked => table.served_devices(|_| true),
             _ => Vec::new(),
         };
         if devices.is_empty() {
             let left_out = self.left_out.entry(mount.fs_type.clone()).or_default();
             left_out.insert(dir.to_owned());
         }
-        for dev in devices {
-            let supported = self.supported.entry(dev).or_default();
-            supported.insert(dir.to_owned());
+        let kind = |dev| FsKind::of(table.fs_type(dev)?);
+        for (kind, dev) in devices
+            .into_iter()
+            .filter_map(|dev| Some((kind(dev)?, dev)))
+        {
+            let supported = self.supported.entry((kind, dev));
+            let supported = supported.or_insert_with(|| SupportedFs {
+                name: blockdev::name(blockdev::below(dev, table)),
+                dirs: BTreeSet::new(),
+            });
+            supported.dirs.insert(dir.to_owned());
         }
     }
 
-    /// The devices of the supported ones.
+    /// The devices (`st_dev`) of the supported ones.
     pub fn devices(&self) -> Vec<u64> {
-        self.supported.keys().copied().collect()
+        self.supported.keys().map(|&(_, dev)| dev).collect()
+    }
+
+    /// Those of them whose metadata are prefetched.
+    pub fn devices_with_metadata(&self) -> Vec<u64> {
+        let kept = self
+            .supported
+            .keys()
+            .filter(|(kind, _)| kind.has_metadata());
+        kept.map(|&(_, dev)| dev).collect()
     }
 
     /// The supported ones, such as "ext4 on nvme0n1p2 (/opt, /usr)"; `None` if there are none.
     pub fn supported(&self) -> Option<String> {
-        let name = |(&dev, dirs)| format!("{} ({})", blockdev::name(dev), listed(dirs));
-        let named: Vec<String> = self.supported.iter().map(name).collect();
-        (!named.is_empty()).then(|| format!("ext4 on {}", named.join(", ")))
+        let kinds: BTreeSet<FsKind> = self.supported.keys().map(|&(kind, _)| kind).collect();
+        let of_kind = |kind: FsKind| {
+            let found = self.supported.iter().filter(|((of, _), _)| *of == kind);
+            let name = |fs: &SupportedFs| format!("{} ({})", fs.name, listed(&fs.dirs));
+            let named: Vec<String> = found.map(|(_, fs)| name(fs)).collect();
+            format!("{} on {}", kind.description(), named.join(", "))
+        };
+        let named: Vec<String> = kinds.into_iter().map(of_kind).collect();
+        (!named.is_empty()).then(|| named.join("; "))
     }
 
-    /// The others, each with the reason, such as "/home: btrfs is not supported yet"; `None` if there are none.
+    /// The others, each with the reason, such as "/home: f2fs is not supported yet"; `None` if there are none.
     pub fn left_out(&self) -> Option<String> {
         let reason = |(fs_type, dirs): (&String, _)| {
             let why = Support::of(fs_type).reason().unwrap_or_default();
@@ -122,16 +154,21 @@ mod tests {
 
     #[test]
     fn only_file_systems_that_hold_apps_count() {
-        let btrfs = "1 0 0:30 / / rw - btrfs /dev/a rw\n";
+        let f2fs = "1 0 0:30 / / rw - f2fs /dev/a rw\n";
         let boot = "2 1 4095:2 / /boot rw - ext4 /dev/b rw\n";
         let home = "3 1 4095:3 / /home rw - ext4 /dev/c rw\n";
-        let (supported, left_out) = judged(&format!("{btrfs}{boot}"));
+        let (supported, left_out) = judged(&format!("{f2fs}{boot}"));
         assert_eq!(supported, None);
-        let expected = "/home, /snap, /usr: btrfs is not supported yet";
+        let expected = "/home, /snap, /usr: f2fs is not supported yet";
         assert_eq!(left_out.as_deref(), Some(expected));
-        let (supported, left_out) = judged(&format!("{btrfs}{boot}{home}"));
+        let (supported, left_out) = judged(&format!("{f2fs}{boot}{home}"));
         assert_eq!(supported.as_deref(), Some("ext4 on 4095:3 (/home)"));
-        let expected = "/snap, /usr: btrfs is not supported yet";
+        let snap = "4 1 4095:4 / /snap rw - xfs /dev/d rw\n";
+        let (several, _) = judged(&format!("{f2fs}{home}{snap}"));
+        let expected =
+            "ext4 on 4095:3 (/home); XFS (pages; metadata are not read ahead) on 4095:4 (/snap)";
+        assert_eq!(several.as_deref(), Some(expected));
+        let expected = "/snap, /usr: f2fs is not supported yet";
         assert_eq!(left_out.as_deref(), Some(expected));
     }
 

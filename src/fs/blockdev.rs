@@ -2,11 +2,13 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, major, minor, stat};
 
-use super::mounts::MountTable;
+use super::mounts::{Mount, MountTable};
+use super::support::Support;
 
 /// Path of the block device's node: the kernel's name below `/dev`, or else the source of a mount, or else
 /// udev's link in `/dev/block`. Each is checked to be this very device. `None` if there is no node.
@@ -42,6 +44,34 @@ fn is_device(path: &Path, dev: u64) -> bool {
     })
 }
 
+/// The block device that a mounted file system is on, from the number that its files have (`st_dev`) and its mount. Some
+/// file systems, such as btrfs, give their files a number of no device: then it is the one that the mount's source names.
+pub fn of_file_system(dev: u64, mount: Option<&Mount>) -> u64 {
+    let named = || {
+        std::fs::metadata(source(mount?)?)
+            .ok()
+            .map(|found| found.rdev())
+    };
+    match major(dev) {
+        0 => named().filter(|&dev| dev != 0).unwrap_or(dev),
+        _ => dev,
+    }
+}
+
+/// The same of a file system of the mount table. Of a btrfs on several devices, it is the one that was named at its mount.
+pub fn below(dev: u64, mounts: &MountTable) -> u64 {
+    of_file_system(dev, mounts.of_device(dev).next())
+}
+
+/// The path of the device's node. `None` if the file system is on none: then a user may have chosen the source's text.
+fn source(mount: &Mount) -> Option<&Path> {
+    if !Support::is_read_from_drive(&mount.fs_type) {
+        return None;
+    }
+    let source = Path::new(std::str::from_utf8(&mount.source).ok()?);
+    source.is_absolute().then_some(source)
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::fs::makedev;
@@ -57,5 +87,29 @@ mod tests {
             b"1 0 4095:7 / / rw - ext4 /dev/null rw\n2 1 4095:7 / /a rw - ext4 /proc/version rw",
         );
         assert_eq!(node(dev, &mounts), None);
+    }
+
+    #[test]
+    fn file_systems_with_numbers_of_their_own_are_found_by_their_source() {
+        assert_eq!(of_file_system(makedev(8, 1), None), makedev(8, 1));
+        assert_eq!(of_file_system(makedev(0, 40), None), makedev(0, 40));
+        let named = |fs_type: &str, source: &str| {
+            let line = format!("30 1 0:40 / /mnt rw - {fs_type} {source} rw\n");
+            let mounts = MountTable::parse(line.as_bytes());
+            of_file_system(makedev(0, 40), mounts.mounts().first())
+        };
+        assert_eq!(named("btrfs", "/dev/null"), makedev(1, 3));
+        for (fs_type, source) in [
+            ("btrfs", "/proc/version"),
+            ("btrfs", "null"),
+            ("fuse.any", "/dev/null"),
+            ("fuse", "/dev/null"),
+            ("nfs4", "/dev/null"),
+            ("proc", "/dev/null"),
+            ("tmpfs", "/dev/null"),
+            ("overlay", "/dev/null"),
+        ] {
+            assert_eq!(named(fs_type, source), makedev(0, 40), "{fs_type} {source}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::model::PAGE_SIZE;
+use crate::model::{PAGE_SIZE, SECTORS_PER_PAGE};
 
 /// Part of a file that is contiguous on the disk: `struct fiemap_extent`.
 #[repr(C)]
@@ -126,6 +126,14 @@ pub fn pieces(pages: Range<u64>, extents: &[FileExtent]) -> Vec<(Range<u64>, u64
         }
     }
     found
+}
+
+/// The same for a file whose file system is not asked where it lies. Such files are ordered one after the other by their
+/// numbers (in a file table), and each has room for 2³² sectors, so that its pages are consecutive.
+pub fn place_by_file(file: u32, pages: Range<u64>) -> (Range<u64>, u64) {
+    let start = u64::from(file) << 32;
+    let lba = start.saturating_add(pages.start.saturating_mul(SECTORS_PER_PAGE));
+    (pages, lba)
 }
 
 #[cfg(test)]

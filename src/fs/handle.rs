@@ -2,14 +2,17 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{Mode, OFlags, fstat};
 use rustix::io::Errno;
 
+use super::kind::FsKind;
 use super::mounts::OpenMount;
+use super::node::subvolume;
 use super::safe_open::{self, beneath};
+use crate::model::File;
 
 /// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the lowest usual tick
 /// rate.
@@ -18,39 +21,74 @@ pub const COARSE_CLOCK_NS: i64 = 10_000_000;
 /// The kernel's `enum fid_type`: a 32-bit inode number and a 32-bit generation.
 const FILEID_INO32_GEN: c_int = 1;
 
+/// The same with `XFS_FILEID_TYPE_64FLAG`: the inode number has 64 bits.
+const XFS_FILEID_INO64_GEN: c_int = 0x81;
+
 /// `FS_IOC_GETVERSION`, `_IOR('v', 1, long)`.
 const FS_IOC_GETVERSION: libc::Ioctl =
     0x8000_7601 | ((std::mem::size_of::<libc::c_long>() as libc::Ioctl) << 16);
 
-/// `struct file_handle` with room for a [`FILEID_INO32_GEN`].
+/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, of 64 bits each, and generation.
+const FILEID_BTRFS: c_int = 0x4d;
+
+/// `struct file_handle` with room for the longest of those that are made here.
 #[repr(C)]
 struct InodeHandle {
     bytes: u32,
     kind: c_int,
-    ino: u32,
-    generation: u32,
+    words: [u32; WORDS],
 }
 
-/// Opens a node of an ext2, ext3 or ext4 file system by inode number and generation, with O_PATH, as
-/// open_by_handle_at(2). `mount` is any open file or directory of the file system. The kernel takes generation 0 as
-/// "any".
+/// Words of the longest handle.
+const WORDS: usize = 5;
+
+impl InodeHandle {
+    /// Of a node in a mounted file system.
+    fn new(mount: &OpenMount, ino: u64, generation: u32) -> io::Result<Self> {
+        let short = u32::try_from(ino);
+        let [first, second] = halves(ino);
+        let (kind, words): (_, &[u32]) = match FsKind::of(&mount.mount.fs_type) {
+            Some(FsKind::Ext4) => {
+                let ino = short.map_err(|_| Errno::OVERFLOW)?;
+                (FILEID_INO32_GEN, &[ino, generation])
+            }
+            Some(FsKind::Xfs) => (XFS_FILEID_INO64_GEN, &[first, second, generation]),
+            Some(FsKind::Btrfs) => {
+                let [third, fourth] = halves(subvolume(mount.fd.as_fd())?);
+                (FILEID_BTRFS, &[first, second, third, fourth, generation])
+            }
+            None => return Err(Errno::OPNOTSUPP.into()),
+        };
+        let mut handle = InodeHandle {
+            bytes: size_of_val(words) as u32,
+            kind,
+            words: [0; WORDS],
+        };
+        handle.words[..words.len()].copy_from_slice(words);
+        Ok(handle)
+    }
+}
+
+/// The two words that a number occupies in memory.
+fn halves(number: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = number.to_ne_bytes();
+    [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)
+}
+
+/// Opens a node of a mounted file system by inode number and generation, with O_PATH, as open_by_handle_at(2). ext4
+/// takes generation 0 as "any".
 ///
 /// # Errors
-/// `ESTALE` if the node is gone or its inode number has been given to another; `EOVERFLOW` if the
-/// number has more than 32 bits; `EPERM` without CAP_DAC_READ_SEARCH.
-pub fn open_by_ino(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io::Result<OwnedFd> {
-    let mut handle = InodeHandle {
-        bytes: 8,
-        kind: FILEID_INO32_GEN,
-        ino: u32::try_from(ino).map_err(|_| Errno::OVERFLOW)?,
-        generation,
-    };
+/// `ESTALE` if the node is gone or its inode number has been given to another; `EOVERFLOW` if the number has more than
+/// the 32 bits of ext4's; `EOPNOTSUPP` if the file system is not served; `EPERM` without CAP_DAC_READ_SEARCH.
+pub fn open_by_ino(mount: &OpenMount, ino: u64, generation: u32) -> io::Result<OwnedFd> {
+    let mut handle = InodeHandle::new(mount, ino, generation)?;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    // SAFETY: `handle` has the layout of the kernel's struct and the 8 bytes that its length says; the call
+    // SAFETY: `handle` has the layout of the kernel's struct and the bytes that its length says; the call
     // only reads it.
     let fd = unsafe {
         libc::open_by_handle_at(
-            mount.as_raw_fd(),
+            mount.fd.as_raw_fd(),
             (&raw mut handle).cast(),
             flags.bits() as c_int,
         )
@@ -109,16 +147,41 @@ impl CachedFile {
 ///
 /// # Errors
 /// As [`open_by_ino`] and [`CachedFile::open`].
-pub fn open_cached_file(
-    mount: BorrowedFd<'_>,
-    ino: u64,
-    generation: u32,
-) -> io::Result<CachedFile> {
+pub fn open_cached_file(mount: &OpenMount, ino: u64, generation: u32) -> io::Result<CachedFile> {
     let file = CachedFile::open(&open_by_ino(mount, ino, generation)?)?;
     if generation == 0 && inode_generation(&file.fd)? != 0 {
         return Err(Errno::STALE.into());
     }
     Ok(file)
+}
+
+/// Opens a file that a profile names, as [`open_cached_file`] does: where its file system is served so
+/// ([`FsKind::opens_by_path`]), by its path if that still leads to this very inode.
+///
+/// # Errors
+/// As [`open_cached_file`].
+pub fn open_known_file(mount: &OpenMount, file: &File) -> io::Result<CachedFile> {
+    let kind = FsKind::of(&mount.mount.fs_type);
+    let path = file.path.as_deref();
+    let path = path.filter(|_| kind.is_some_and(FsKind::opens_by_path));
+    match path.and_then(|path| open_by_path(mount, path, file)) {
+        Some(found) => Ok(found),
+        None => open_cached_file(mount, file.ino, file.generation),
+    }
+}
+
+/// The file, if its path leads to it: through no symbolic link and no other mount. Nothing else is opened.
+fn open_by_path(mount: &OpenMount, path: &[u8], file: &File) -> Option<CachedFile> {
+    let below = path.strip_prefix(mount.mount.root.as_slice())?;
+    let below = below.strip_prefix(b"/").unwrap_or(below);
+    let found = beneath(&mount.fd, below).ok()?;
+    let stat = fstat(&found).ok()?;
+    if (stat.st_dev, stat.st_ino) != (mount.mount.dev, file.ino) {
+        return None;
+    }
+    let opened = CachedFile::open(&found).ok()?;
+    let is_it = inode_generation(&opened.fd).is_ok_and(|found| found == file.generation);
+    is_it.then_some(opened)
 }
 
 /// Generation of an open file's inode. With the inode number it identifies this very file.

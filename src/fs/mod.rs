@@ -8,6 +8,7 @@ pub mod ext4;
 pub mod fiemap;
 pub mod handle;
 pub(crate) mod kept;
+pub mod kind;
 pub(crate) mod local_path;
 mod mountinfo;
 pub mod mounts;

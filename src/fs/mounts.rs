@@ -1,18 +1,19 @@
 //! The mounted file systems: which is on which device, and opening their roots.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
 use std::sync::OnceLock;
 
 use rustix::fs::{Mode, OFlags, fstatvfs, openat};
 use rustix::io::Errno;
 
+use super::kind::FsKind;
 pub use super::mountinfo::Mount;
 use super::mountinfo::parse_mountinfo;
 pub use super::node::fs_uuid;
-use super::node::{O_LOOKUP, OpenNode, fs_id};
+use super::node::{O_LOOKUP, OpenNode, SUBVOLUME_ROOT, fs_id};
 use super::support::Support;
 use super::virtual_file;
 
@@ -20,8 +21,8 @@ use super::virtual_file;
 #[derive(Clone, Debug)]
 pub struct MountTable {
     mounts: Vec<Mount>,
-    /// The devices of its ext2, ext3 and ext4 file systems, each with what statfs(2) calls its id. Asked for once.
-    ids: OnceLock<Vec<(u64, u64)>>,
+    /// The devices of its file systems that are served, each with its kind and its id ([`fs_id`]). Asked for once.
+    ids: OnceLock<Vec<(u64, FsKind, u64)>>,
 }
 
 /// A mount with its root directory open.
@@ -42,7 +43,42 @@ impl MountTable {
     /// # Errors
     /// Those of reading the file, such as when /proc is not mounted.
     pub fn read() -> io::Result<Self> {
-        Ok(Self::parse(&virtual_file::read("/proc/self/mountinfo")?))
+        let table = Self::parse(&virtual_file::read("/proc/self/mountinfo")?);
+        Ok(table.with_subvolumes())
+    }
+
+    /// With btrfs's subvolumes as the file systems that they are to those who use them: under the numbers that their files
+    /// have (`st_dev`), where mountinfo has one number for all, and with directories as seen from the subvolume's root. For
+    /// a table of the calling thread's mount namespace. A mount that cannot be reached keeps what mountinfo says, which is
+    /// the number of no file.
+    pub(super) fn with_subvolumes(mut self) -> Self {
+        let is_ours = |node: &OpenNode| !self.is_served_by_others(node);
+        let reach = |mount: &Mount| {
+            let is_btrfs = FsKind::of(&mount.fs_type) == Some(FsKind::Btrfs);
+            is_btrfs.then(|| Some(self.reach_mount(mount, is_ours).ok()?.1))?
+        };
+        let found: Vec<Option<OpenNode>> = self.mounts.iter().map(reach).collect();
+        // Where the roots of subvolumes are in the whole.
+        let of_root = |(mount, node): (&Mount, &Option<OpenNode>)| {
+            let node = node.as_ref().filter(|node| node.ino == SUBVOLUME_ROOT)?;
+            Some((node.dev, mount.root.clone()))
+        };
+        let roots: HashMap<u64, Vec<u8>> =
+            self.mounts.iter().zip(&found).filter_map(of_root).collect();
+        for (mount, node) in self.mounts.iter_mut().zip(found) {
+            let Some(node) = node else { continue };
+            mount.dev = node.dev;
+            let inside = roots.get(&node.dev).and_then(|root| {
+                let root = root.strip_suffix(b"/").unwrap_or(root);
+                mount.root.strip_prefix(root)
+            });
+            match inside {
+                Some([]) => mount.root = b"/".to_vec(),
+                Some(inside @ [b'/', ..]) => mount.root = inside.to_vec(),
+                _ => {}
+            }
+        }
+        self
     }
 
     /// The table that a `mountinfo` file's text describes. Malformed lines are skipped.
@@ -80,12 +116,12 @@ impl MountTable {
             .max_by_key(|mount| mount.mount_point.as_os_str().len())
     }
 
-    /// The devices (`st_dev`) of the ext2, ext3 and ext4 file systems among the mounts that `counts` accepts.
-    pub fn ext4_devices(&self, counts: impl Fn(&Mount) -> bool) -> Vec<u64> {
+    /// The devices (`st_dev`) of the file systems that are served among the mounts that `counts` accepts.
+    pub fn served_devices(&self, counts: impl Fn(&Mount) -> bool) -> Vec<u64> {
         let devices: BTreeSet<u64> = self
             .mounts
             .iter()
-            .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4 && counts(mount))
+            .filter(|mount| FsKind::of(&mount.fs_type).is_some() && counts(mount))
             .map(|mount| mount.dev)
             .collect();
         devices.into_iter().collect()
@@ -143,16 +179,26 @@ impl MountTable {
     /// `may_ask` and belong to a mount that this one is mounted on, before a name is looked up in it.
     /// Otherwise another mount covers this one, and that is not touched.
     fn open(&self, mount: &Mount, may_ask: impl Fn(&OpenNode) -> bool) -> io::Result<OpenMount> {
-        let at = self.reach(mount, may_ask)?;
-        // Handles are opened through descriptors that are open for reading.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(&at, ".", flags, Mode::empty())?;
+        let fd = open_reached(&self.reach(mount, may_ask)?)?;
         let mount = mount.clone();
         Ok(OpenMount { mount, fd })
     }
 
     /// The same with O_PATH, which reads nothing.
     fn reach(&self, mount: &Mount, may_ask: impl Fn(&OpenNode) -> bool) -> io::Result<OwnedFd> {
+        let (at, node) = self.reach_mount(mount, may_ask)?;
+        if node.dev != mount.dev {
+            return Err(covered());
+        }
+        Ok(at)
+    }
+
+    /// The mount's root directory, whatever its device.
+    fn reach_mount(
+        &self,
+        mount: &Mount,
+        may_ask: impl Fn(&OpenNode) -> bool,
+    ) -> io::Result<(OwnedFd, OpenNode)> {
         let chain = self.chain(mount);
         let mut at = rustix::fs::open("/", O_LOOKUP, Mode::empty())?;
         let mut node = OpenNode::of(&at)?;
@@ -168,11 +214,10 @@ impl MountTable {
                 return Err(Errno::OPNOTSUPP.into());
             }
         }
-        if node.mount != u64::from(mount.id) || node.dev != mount.dev {
-            let what = "it is covered by another mount; mount it once more elsewhere";
-            return Err(io::Error::other(what));
+        if node.mount != u64::from(mount.id) {
+            return Err(covered());
         }
-        Ok(at)
+        Ok((at, node))
     }
 
     /// The numbers of a mount and of those that it is mounted on. In a chroot, the last is not in the table.
@@ -189,32 +234,44 @@ impl MountTable {
         chain
     }
 
-    /// Devices (`st_dev`) of the mounted ext2, ext3 and ext4 file systems with this UUID: several if a drive and a copy of it
-    /// are mounted. Goes by the halves of UUIDs that statfs(2) tells, for which no file system reads its drive or waits.
-    /// File systems that cannot be reached are left out.
+    /// Devices (`st_dev`) of the mounted file systems with this UUID that are served: several if a drive and a copy of it
+    /// are mounted. Goes by halves of UUIDs, for which no file system reads its drive or waits. File systems that cannot
+    /// be reached are left out.
     pub fn with_uuid(&self, uuid: &[u8; 16]) -> Vec<u64> {
         // File systems without a UUID are not told apart by that.
-        let wanted = Some(fs_id(uuid)).filter(|_| *uuid != [0; 16]);
-        let fitting = self.ids().iter().filter(|(_, id)| Some(*id) == wanted);
-        fitting.map(|&(dev, _)| dev).collect()
+        let is_known = *uuid != [0; 16];
+        let ids = self.ids().iter().filter(|_| is_known);
+        let fitting = ids.filter(|(_, kind, id)| *id == fs_id(*kind, uuid));
+        fitting.map(|&(dev, ..)| dev).collect()
     }
 
-    fn ids(&self) -> &[(u64, u64)] {
+    fn ids(&self) -> &[(u64, FsKind, u64)] {
         self.ids.get_or_init(|| {
-            let devices = self.ext4_devices(|_| true).into_iter();
+            let devices = self.served_devices(|_| true).into_iter();
             devices
-                .filter_map(|dev| Some((dev, self.id_of(dev)?)))
+                .filter_map(|dev| {
+                    let kind = FsKind::of(self.fs_type(dev)?)?;
+                    Some((dev, kind, self.id_of(dev, kind)?))
+                })
                 .collect()
         })
     }
 
-    fn id_of(&self, dev: u64) -> Option<u64> {
+    fn id_of(&self, dev: u64, kind: FsKind) -> Option<u64> {
         let is_ours = |node: &OpenNode| !self.is_served_by_others(node);
         let mut reached = self
             .candidates(dev)
             .into_iter()
             .filter_map(|mount| self.reach(mount, is_ours).ok());
-        Some(fstatvfs(reached.next()?).ok()?.f_fsid)
+        let root = reached.next()?;
+        match kind {
+            FsKind::Ext4 | FsKind::Btrfs => Some(fstatvfs(root).ok()?.f_fsid),
+            // statfs(2) tells the number of its device.
+            FsKind::Xfs => Some(fs_id(
+                kind,
+                &fs_uuid(open_reached(&root).ok()?.as_fd()).ok()?,
+            )),
+        }
     }
 
     /// Whether a server or a user-space process answers for a directory, perhaps never.
@@ -237,6 +294,16 @@ impl MountTable {
         mounts.sort_by_key(|mount| mount.root.len());
         mounts
     }
+}
+
+fn covered() -> io::Error {
+    io::Error::other("it is covered by another mount; mount it once more elsewhere")
+}
+
+/// Opens a directory that was reached for reading: handles are opened, and questions asked, through such descriptors.
+fn open_reached(at: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(at, ".", flags, Mode::empty())?)
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub fn open_in(
         std::fs::File::from(file)
             .take(MOST_TABLE_BYTES)
             .read_to_end(&mut text)?;
-        let table = MountTable::parse(&text);
+        let table = MountTable::parse(&text).with_subvolumes();
         let mounts = table.open_wanted(wanted);
         Ok((table, mounts))
     };

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::fstatvfs;
 
+use super::kind::FsKind;
 use super::mounts::MountTable;
 use super::node::{OpenNode, fs_id, open_cached};
 use crate::model::{App, Device, Profile, shown};
@@ -118,11 +119,12 @@ pub struct MountedFs {
 
 impl MountedFs {
     /// The file system of a profile's device, on the device with the present number `dev` (`st_dev`); `None` if that is not
-    /// mounted.
+    /// mounted, or if statfs(2) does not tell its UUID.
     pub fn new(device: &Device, dev: u64, mounts: &MountTable) -> Option<Self> {
+        let kind = FsKind::of(&device.fs).filter(|kind| *kind == FsKind::Ext4)?;
         Some(MountedFs {
             dev,
-            id: fs_id(&device.fs_uuid),
+            id: fs_id(kind, &device.fs_uuid),
             place: mounts.place_of(dev)?.to_owned(),
         })
     }

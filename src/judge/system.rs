@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, StatxFlags, StatxTimestamp, major, statx};
 use super::misses::{FileLookUp, FileNow, PageFate};
 use crate::fs::ext4::{BlockKind, Ext4};
 use crate::fs::handle;
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::support::Support;
 use crate::model::InodeId;
@@ -50,7 +51,7 @@ impl LiveSystem {
             .entry(key.dev)
             .or_insert_with(|| mounts.open_root(key.dev).ok())
             .as_ref()?;
-        let opened = handle::open_cached_file(root.fd.as_fd(), key.ino, key.generation);
+        let opened = handle::open_cached_file(root, key.ino, key.generation);
         let fd = opened.ok()?.fd;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let stat = statx(&fd, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
@@ -72,7 +73,7 @@ impl LiveSystem {
 impl FileLookUp for LiveSystem {
     fn on_drive(&mut self, dev: u64) -> bool {
         match self.mounts.fs_type(dev) {
-            Some(fs_type) => matches!(Support::of(fs_type), Support::Ext4 | Support::NotYet),
+            Some(fs_type) => Support::is_read_from_drive(fs_type),
             // Not mounted here. File systems without a drive, such as the kernel's own mounts, have major
             // number 0.
             None => major(dev) != 0,
@@ -81,9 +82,9 @@ impl FileLookUp for LiveSystem {
 
     fn can_be_learned(&mut self, key: InodeId) -> bool {
         let fs_type = self.mounts.fs_type(key.dev);
-        let is_supported = fs_type.is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4);
+        let is_served = fs_type.is_some_and(|fs_type| FsKind::of(fs_type).is_some());
         // Of a device that cannot be read, files are learned all the same.
-        is_supported && (key.ino != 0 || self.ext4(key.dev).is_some())
+        is_served && (key.ino != 0 || self.ext4(key.dev).is_some())
     }
 
     fn file(&mut self, key: InodeId) -> FileNow {

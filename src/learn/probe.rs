@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::sequence::{Dependencies, FileFacts, NoFacts};
 use crate::fs::ext4::{Ext4, Ext4Error};
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount, fs_uuid};
 use crate::fs::support::Support;
 use crate::fs::{blockdev, fiemap, handle, residency};
@@ -34,9 +35,10 @@ pub struct LiveProbe<'a> {
 
 /// A file system that can be prefetched.
 struct OpenFs {
+    kind: FsKind,
     device: Rc<Device>,
     mount: OpenMount,
-    /// `None` if the block device cannot be read.
+    /// `None` if the block device cannot be read, or holds another kind of file system.
     ext4: Option<Ext4>,
 }
 
@@ -84,9 +86,9 @@ impl<'a> LiveProbe<'a> {
     fn open_device(&mut self, dev: u64) -> Result<OpenFs, NoFacts> {
         let fs = self.mounts.fs_type(dev).ok_or(NoFacts::UnknownDevice)?;
         let (fs, support) = (fs.to_owned(), Support::of(fs));
-        if support != Support::Ext4 {
+        let Support::Served(kind) = support else {
             return Err(NoFacts::FileSystem(fs, support));
-        }
+        };
         let mount = self.mounts.open_root(dev).map_err(|error| {
             self.warn::<()>(dev, "its files are left out", error);
             NoFacts::UnknownDevice
@@ -96,18 +98,22 @@ impl<'a> LiveProbe<'a> {
             self.warn::<()>(dev, consequence, error);
             [0; 16]
         });
-        let ext4 = match Ext4::of_device(dev, self.mounts) {
-            Ok(ext4) => Some(ext4),
+        let ext4 = kind
+            .has_metadata()
+            .then(|| Ext4::of_device(dev, self.mounts));
+        let ext4 = match ext4.transpose() {
+            Ok(ext4) => ext4,
             Err(error) => self.warn(dev, "its metadata are left out", error),
         };
         let device = Device {
             dev,
-            name: blockdev::name(dev),
+            name: blockdev::name(blockdev::below(dev, self.mounts)),
             fs,
             fs_uuid,
             class: (self.class)(dev),
         };
         Ok(OpenFs {
+            kind,
             device: Rc::new(device),
             mount,
             ext4,
@@ -136,7 +142,7 @@ impl<'a> LiveProbe<'a> {
             let of_device = fs.ext4.is_some().then(|| (device, FileFacts::default()));
             return of_device.ok_or(NoFacts::Metadata);
         }
-        let opened = handle::open_cached_file(fs.mount.fd.as_fd(), key.ino, key.generation);
+        let opened = handle::open_cached_file(&fs.mount, key.ino, key.generation);
         let file = opened.map_err(|error| {
             // STALE: also a symbolic link, whose target the page cache holds as it does a file's data.
             let expected = [Errno::STALE, Errno::NOENT];
@@ -153,13 +159,16 @@ impl<'a> LiveProbe<'a> {
         const NOT_PLACED: &str = "the disk positions of files are unknown, they are left out";
         let (fd, end) = (file.fd.as_fd(), file.size.div_ceil(PAGE_SIZE));
         let cached = each(windows, end, |range| residency::cached(fd, range));
-        let extents = each(pages, end, |range| {
-            fiemap::extents(fd, range.start, range.end - range.start)
-        });
         let cached = self.known(key.dev, NOT_CACHED, cached).unwrap_or_default();
-        let mut extents = self.known(key.dev, NOT_PLACED, extents).unwrap_or_default();
-        // Questions about ranges near to each other may find the same extent.
-        extents.dedup_by_key(|extent| extent.logical);
+        let extents = fs.kind.has_places().then(|| {
+            let extents = each(pages, end, |range| {
+                fiemap::extents(fd, range.start, range.end - range.start)
+            });
+            let mut extents = self.known(key.dev, NOT_PLACED, extents).unwrap_or_default();
+            // Questions about ranges near to each other may find the same extent.
+            extents.dedup_by_key(|extent| extent.logical);
+            extents
+        });
         let facts = FileFacts {
             size: file.size,
             mtime_ns: file.mtime_ns,

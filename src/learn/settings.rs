@@ -25,7 +25,7 @@ pub const RUN_DIR: &str = "/run/paralfetch";
 fn devices_below(table: &MountTable, root: Option<&Path>) -> Vec<u64> {
     let root = root.unwrap_or(Path::new("/"));
     let holder = table.holding(root).map(|mount| mount.dev);
-    table.ext4_devices(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
+    table.served_devices(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
 }
 
 /// Time beyond the launch's own limit for which settings may be changed, for dropping the caches and starting the app.
@@ -121,7 +121,9 @@ impl LearningSettings {
         let off = |knob| (knob, "0".to_owned());
         let mut wanted: Vec<(PathBuf, String)> = Vec::new();
         let mut slowed = BTreeSet::new();
-        for &dev in devices.iter().filter(|_| learned != Learned::Live) {
+        let below = devices.iter().map(|&dev| blockdev::below(dev, mounts));
+        let below: BTreeSet<u64> = below.filter(|_| learned != Learned::Live).collect();
+        for dev in below {
             wanted.extend(sysfs.inode_readahead_knob(dev).map(off));
             if learned == Learned::Exact
                 && let Some(knob) = sysfs.read_ahead_knob(dev)
@@ -247,10 +249,11 @@ mod tests {
     }
 
     #[test]
-    fn a_root_is_on_its_own_ext4_device_and_those_mounted_in_it() {
-        assert_eq!(below(None), [(7, 0), (8, 1), (8, 2)]);
+    fn a_root_is_on_its_own_served_device_and_those_mounted_in_it() {
+        assert_eq!(below(None), [(7, 0), (8, 1), (8, 2), (8, 3)]);
         assert_eq!(below(Some("/mnt/image")), [(7, 0), (8, 2)]);
-        assert_eq!(below(Some("/srv/chroot")), []);
+        assert_eq!(below(Some("/srv/chroot")), [(8, 3)]);
+        assert_eq!(below(Some("/proc/chroot")), []);
         assert_eq!(below(Some("/opt/chroot")), [(8, 1)]);
     }
 }

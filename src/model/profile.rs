@@ -48,7 +48,8 @@ pub struct Device {
     pub name: String,
     /// File system, such as `ext4`.
     pub fs: String,
-    /// The file system's UUID, by which it is found again under another device number.
+    /// The file system's UUID, by which it is found again under another device number; of btrfs with the subvolume's
+    /// number in it, since a subvolume counts as a file system.
     pub fs_uuid: [u8; 16],
     /// Kind of drive that the schedule was made for.
     pub class: DriveClass,

@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
-use crate::fs::mounts::MountTable;
+use crate::fs::kind::FsKind;
+use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::Presence;
 use crate::fs::safe_open;
 use crate::model::Skipped;
@@ -13,9 +14,11 @@ use crate::model::Skipped;
 pub struct OpenDevice {
     /// Its current number (`st_dev`).
     pub dev: u64,
-    /// A directory on the file system, by which files are opened by handle.
-    pub mount: OwnedFd,
-    /// The block device's node, for metadata; `None` where it cannot be opened.
+    /// The block device that it is on.
+    pub below: u64,
+    /// A mount of the file system, through which its files are opened.
+    pub mount: OpenMount,
+    /// The block device's node, for metadata; `None` where it cannot be opened, or none are prefetched.
     pub node: Option<OwnedFd>,
     /// Most bytes that one readahead(2) call reads; 0 if readahead is off.
     pub readahead_limit: u64,
@@ -39,15 +42,19 @@ impl OpenDevice {
             Presence::Away => return Err(Skipped::DeviceGone),
             Presence::Unclear(_) => return Err(Skipped::Unclear),
         };
-        let mount = mounts.open_root(dev).map_err(|_| Skipped::DeviceGone)?.fd;
-        let limit = sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD);
-        let drive = sysfs.written_drive(dev);
+        let mount = mounts.open_root(dev).map_err(|_| Skipped::DeviceGone)?;
+        let below = blockdev::below(dev, mounts);
+        let limit = sysfs.readahead_limit(below).unwrap_or(DEFAULT_READAHEAD);
+        let drive = sysfs.written_drive(below);
         let writes = drive.and_then(|drive| sysfs.write_counters(drive));
         let is_written = writes.is_some_and(|writes| writes.in_flight > 0);
+        let kind = FsKind::of(&mount.mount.fs_type);
+        let has_metadata = kind.is_some_and(FsKind::has_metadata);
         Ok(OpenDevice {
             dev,
+            below,
             mount,
-            node: open_node(dev, mounts),
+            node: has_metadata.then(|| open_node(dev, mounts)).flatten(),
             readahead_limit: match is_written {
                 true => limit.min(BESIDE_WRITER),
                 false => limit,

@@ -1,4 +1,4 @@
-//! The profile's files, opened by handle on first use.
+//! The profile's files, opened on first use.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::delayed_opens::{DelayedOpens, OpenTime};
 use super::devices::OpenDevice;
-use crate::fs::handle::{CachedFile, open_cached_file};
+use crate::fs::handle::{CachedFile, open_known_file};
 use crate::model::{File, PAGE_SIZE, Place, Profile, Skipped};
 
 /// Raises this process's limit on open files to its maximum, since a prefetch keeps hundreds open.
@@ -148,8 +148,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The handle names the inode that was learned as a regular file: no other inode gets the same number and
-/// generation.
+/// Opens the inode that was learned as a regular file: no other gets the same number and generation.
 fn open(file: &File, device: &OpenDevice) -> io::Result<CachedFile> {
-    open_cached_file(device.mount.as_fd(), file.ino, file.generation)
+    open_known_file(&device.mount, file)
 }

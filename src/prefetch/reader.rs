@@ -213,6 +213,7 @@ mod tests {
 
     use super::*;
     use crate::drive::MemoryLimits;
+    use crate::fs::mounts::MountTable;
     use crate::profile::generate::sample;
 
     const ENTRIES: u64 = 4;
@@ -227,6 +228,11 @@ mod tests {
         }
     }
 
+    /// The device of a file system that is always mounted.
+    fn proc_dev() -> u64 {
+        rustix::fs::stat("/proc").unwrap().st_dev
+    }
+
     /// Reads a schedule of metadata entries ahead; a small ordinary file stands for the block device.
     fn read_metadata(stop: bool, look: impl FnMut() -> Memory) -> (ScheduleEnd, PrefetchReport) {
         let directory = tempfile::tempdir().unwrap();
@@ -234,7 +240,8 @@ mod tests {
         std::fs::write(&node, [0; 4096]).unwrap();
         let device = OpenDevice {
             dev: 0,
-            mount: File::open(directory.path()).unwrap().into(),
+            below: 0,
+            mount: MountTable::read().unwrap().open_root(proc_dev()).unwrap(),
             node: Some(File::open(&node).unwrap().into()),
             readahead_limit: 1 << 20,
         };

@@ -204,7 +204,8 @@ fn favour_nobody(
 ) -> Option<HeldKnobs> {
     let disks = profile.devices.iter().zip(devices);
     let disks = disks.filter(|(device, _)| device.class == DriveClass::Rotational);
-    let held = elevators.favour_nobody(disks.filter_map(|(_, open)| Some(open.as_ref().ok()?.dev)));
+    let below = disks.filter_map(|(_, open)| Some(open.as_ref().ok()?.below));
+    let held = elevators.favour_nobody(below);
     held.unwrap_or_else(|error| {
         tracing::warn!("the elevator stays as it is: {error}");
         None

@@ -1,11 +1,11 @@
 //! What a prefetched launch read itself, by file.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use crate::fs::handle;
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
-use crate::fs::support::Support;
 use crate::fs::visible::VisibleNames;
 use crate::model::{InodeId, OwnRead, PAGE_SIZE, shown};
 use crate::service::history::{FileReads, MOST_READ_FILES, ReadKind};
@@ -64,11 +64,9 @@ pub fn path_for(
 }
 
 fn open(mounts: &MountTable, file: InodeId) -> Option<OwnedFd> {
-    if Support::of(mounts.fs_type(file.dev)?) != Support::Ext4 {
-        return None;
-    }
+    FsKind::of(mounts.fs_type(file.dev)?)?;
     let root = mounts.open_root(file.dev).ok()?;
-    handle::open_by_ino(root.fd.as_fd(), file.ino, file.generation).ok()
+    handle::open_by_ino(&root, file.ino, file.generation).ok()
 }
 
 #[cfg(test)]

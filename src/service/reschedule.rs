@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::Stat;
 
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
-use crate::fs::fiemap::{extents, pieces};
+use crate::fs::fiemap::{extents, pieces, place_by_file};
 use crate::fs::handle::{self, CachedFile};
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::{Presence, present_devices, probable_device};
 use crate::fs::safe_open;
@@ -295,6 +296,12 @@ impl<'a> ProfileMounts<'a> {
         self.mounts[usize::from(file.device)].as_ref()
     }
 
+    fn has_places(&self, file: &File) -> bool {
+        let mount = self.mount(file);
+        let kind = mount.and_then(|mount| FsKind::of(&mount.mount.fs_type));
+        kind.is_some_and(FsKind::has_places)
+    }
+
     /// Where pages of a file lie on its disk. `opened` are the files that were opened so far.
     fn locate(
         &self,
@@ -306,13 +313,19 @@ impl<'a> ProfileMounts<'a> {
             return Vec::new();
         };
         let entry = opened.entry(index).or_insert_with(|| {
-            let mount = self.mount(file)?.fd.as_fd();
+            let mount = self.mount(file)?;
             handle::open_cached_file(mount, file.ino, file.generation).ok()
         });
         let Some(open) = entry else { return Vec::new() };
-        let found = extents(open.fd.as_fd(), pages.start, pages.end - pages.start);
         let device = file.device;
-        pieces(pages, &found.unwrap_or_default())
+        let placed = match self.has_places(file) {
+            true => {
+                let found = extents(open.fd.as_fd(), pages.start, pages.end - pages.start);
+                pieces(pages, &found.unwrap_or_default())
+            }
+            false => vec![place_by_file(index, pages)],
+        };
+        placed
             .into_iter()
             .map(|(pages, lba)| Located { device, pages, lba })
             .collect()
@@ -344,7 +357,7 @@ impl<'a> ProfileMounts<'a> {
 
 /// The file itself, if it is still there.
 fn find(file: &File, mount: &OpenMount) -> Option<Stat> {
-    let fd = handle::open_by_ino(mount.fd.as_fd(), file.ino, file.generation).ok()?;
+    let fd = handle::open_by_ino(mount, file.ino, file.generation).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
     (stat.st_nlink > 0).then_some(stat)
 }

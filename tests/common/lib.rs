@@ -142,20 +142,36 @@ fn tell_panics_at_once() {
     });
 }
 
-/// An ext4 file system on a loop device with direct I/O and a readahead of 128 KiB.
-pub struct LoopExt4 {
+/// A file system on a loop device with direct I/O and a readahead of 128 KiB.
+pub struct LoopFs {
+    /// As mount(8) takes it.
+    fs_type: &'static str,
     directory: TempDir,
     device: PathBuf,
     mounted: Option<Mounted>,
 }
 
-impl LoopExt4 {
-    /// A file system of `size_mb` MiB, made by mke2fs(8) with further arguments, and mounted.
-    pub fn new(size_mb: u64, mke2fs_args: &[&str]) -> LoopExt4 {
+/// One of ext4, which nearly all tests use.
+pub type LoopExt4 = LoopFs;
+
+/// The subvolume of btrfs that is mounted.
+const SUBVOLUME: &str = "@";
+
+impl LoopFs {
+    /// An ext4 file system of `size_mb` MiB, made by mke2fs(8) with further arguments, and mounted.
+    pub fn new(size_mb: u64, mke2fs_args: &[&str]) -> LoopFs {
+        LoopFs::of_type("ext4", size_mb, mke2fs_args)
+    }
+
+    /// A file system of this type, made by its mkfs with further arguments, and mounted; of btrfs a subvolume, as
+    /// distributions do.
+    pub fn of_type(fs_type: &'static str, size_mb: u64, mkfs_args: &[&str]) -> LoopFs {
         let directory = tempfile::tempdir_in(scratch()).unwrap();
-        make(&directory.path().join("image"), size_mb, mke2fs_args);
+        let file = directory.path().join("image");
         fs::create_dir(directory.path().join("mnt")).unwrap();
-        let mut image = LoopExt4 {
+        make(fs_type, &file, size_mb, mkfs_args);
+        let mut image = LoopFs {
+            fs_type,
             directory,
             device: PathBuf::new(),
             mounted: None,
@@ -165,7 +181,7 @@ impl LoopExt4 {
     }
 
     /// A copy of the whole drive, as dd(1) makes one, mounted elsewhere; on this loop device, once it is free, if one is given.
-    pub fn copy(&self, device: Option<&Path>) -> LoopExt4 {
+    pub fn copy(&self, device: Option<&Path>) -> LoopFs {
         self.sync();
         let directory = tempfile::tempdir_in(scratch()).unwrap();
         let of = |directory: &TempDir| directory.path().join("image");
@@ -175,7 +191,8 @@ impl LoopExt4 {
                 .args([of(&self.directory), of(&directory)]),
         );
         fs::create_dir(directory.path().join("mnt")).unwrap();
-        let mut copy = LoopExt4 {
+        let mut copy = LoopFs {
+            fs_type: self.fs_type,
             directory,
             device: PathBuf::new(),
             mounted: None,
@@ -216,7 +233,7 @@ impl LoopExt4 {
         assert_ne!(old, self.device);
     }
 
-    /// Unmounts the file system, for [`LoopExt4::reattach`] to mount it again. Nothing may keep it busy for long: a
+    /// Unmounts the file system, for [`LoopFs::reattach`] to mount it again. Nothing may keep it busy for long: a
     /// thread may be about to close a file of it.
     pub fn unmount(&mut self) {
         let mounted = self.mounted.take().unwrap();
@@ -245,12 +262,12 @@ impl LoopExt4 {
     }
 
     /// Mounts another, empty file system at the same place.
-    pub fn replace(&mut self, size_mb: u64, mke2fs_args: &[&str]) {
+    pub fn replace(&mut self, size_mb: u64, mkfs_args: &[&str]) {
         self.mounted = None;
         detach(&std::mem::take(&mut self.device));
         let image = self.directory.path().join("image");
         fs::remove_file(&image).unwrap();
-        make(&image, size_mb, mke2fs_args);
+        make(self.fs_type, &image, size_mb, mkfs_args);
         self.attach();
     }
 
@@ -263,6 +280,26 @@ impl LoopExt4 {
                 .arg("--flushbufs")
                 .arg(&self.device),
         );
+    }
+
+    /// Mounts a subvolume of btrfs, named by its path in the whole.
+    pub fn mount_subvolume(&self, subvolume: &str, target: &Path) -> Mounted {
+        let option = format!("subvol={subvolume}");
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "btrfs", "-o", &option])
+            .args([&self.device, target]);
+        succeed(&mut mount);
+        Mounted(target.to_owned())
+    }
+
+    /// Makes a snapshot of what is mounted of btrfs, at this name in it. Returns its path in the whole.
+    pub fn snapshot(&self, name: &str) -> String {
+        let at = self.mount_point();
+        let mut btrfs = Command::new("btrfs");
+        btrfs.args(["subvolume", "snapshot"]).arg(at);
+        succeed(btrfs.arg(at.join(name)));
+        format!("{SUBVOLUME}/{name}")
     }
 
     fn attach(&mut self) {
@@ -281,29 +318,42 @@ impl LoopExt4 {
         settle();
         let mount_point = fs::canonicalize(self.directory.path().join("mnt")).unwrap();
         let device = self.device.to_str().unwrap();
-        self.mounted = Some(mount_quietly(device, &mount_point));
+        self.mounted = Some(match self.fs_type {
+            "ext4" => mount_quietly(device, &mount_point),
+            "btrfs" => self.mount_subvolume(SUBVOLUME, &mount_point),
+            other => Mounted::new(other, device, &mount_point),
+        });
     }
 }
 
-impl Drop for LoopExt4 {
+impl Drop for LoopFs {
     fn drop(&mut self) {
         self.mounted = None;
         detach(&self.device);
     }
 }
 
-/// Makes a file with an ext4 file system in it.
-fn make(image: &Path, size_mb: u64, mke2fs_args: &[&str]) {
+/// Makes a file with a file system in it.
+fn make(fs_type: &str, image: &Path, size_mb: u64, mkfs_args: &[&str]) {
     let file = File::create(image).unwrap();
     file.set_len(size_mb << 20).unwrap();
-    let mut mke2fs = Command::new("mke2fs");
-    mke2fs
-        .args(["-q", "-F", "-t", "ext4"])
-        // Nothing is left for the kernel to do in the background, where tests count reads.
-        .args(["-E", "lazy_itable_init=0,lazy_journal_init=0"])
-        .args(mke2fs_args)
-        .arg(image);
-    succeed(&mut mke2fs);
+    let mut mkfs = Command::new(format!("mkfs.{fs_type}"));
+    mkfs.arg("-q");
+    if fs_type == "ext4" {
+        mkfs.arg("-F")
+            // Nothing is left for the kernel to do in the background, where tests count reads.
+            .args(["-E", "lazy_itable_init=0,lazy_journal_init=0"]);
+    }
+    succeed(mkfs.args(mkfs_args).arg(image));
+    if fs_type == "btrfs" {
+        let whole = image.with_file_name("mnt");
+        let mut mount = Command::new("mount");
+        succeed(mount.args(["-o", "loop"]).args([image, &whole]));
+        let mut btrfs = Command::new("btrfs");
+        btrfs.args(["subvolume", "create"]);
+        succeed(btrfs.arg(whole.join(SUBVOLUME)));
+        succeed(Command::new("umount").arg(&whole));
+    }
 }
 
 /// Mounts ext4 so that the kernel reads nothing of its own accord.

@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use paralfetch::fs::blockdev;
+use paralfetch::fs::mounts::MountTable;
 use paralfetch::model::{PrefetchReport, Profile};
 use paralfetch::prefetch::{Prefetch, PrefetchOptions};
 use paralfetch::profile::Store;
@@ -56,6 +58,7 @@ fn in_flight(root: &Path) -> u64 {
 /// A field of the device's statistics (Documentation/block/stat.rst in the kernel).
 fn statistic(root: &Path, field: usize) -> u64 {
     let dev = fs::metadata(root).unwrap().dev();
+    let dev = blockdev::below(dev, &MountTable::read().unwrap());
     let stat = format!("/sys/dev/block/{}:{}/stat", major(dev), minor(dev));
     let text = fs::read_to_string(stat).unwrap();
     text.split_whitespace().nth(field).unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! A small system on an ext4 image: a few programs with their libraries, and data to read.
+//! A small system on an image: a few programs with their libraries, and data to read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,11 +9,11 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 
-use crate::LoopExt4;
+use crate::LoopFs;
 
 /// The image, what is on it, and a directory for profiles.
 pub struct Root {
-    pub image: LoopExt4,
+    pub image: LoopFs,
     pub state: TempDir,
 }
 
@@ -34,7 +34,11 @@ impl Root {
     pub const READ_ALL: [&str; 3] = ["/bin/sh", "-c", "cat /data/*"];
 
     pub fn new() -> Root {
-        let image = LoopExt4::new(SIZE_MB, &BLOCK_SIZE);
+        Root::on(LoopFs::new(SIZE_MB, &BLOCK_SIZE))
+    }
+
+    /// The same on an empty file system, of 256 MiB at least.
+    pub fn on(image: LoopFs) -> Root {
         fill(&image);
         let state = tempfile::tempdir().unwrap();
         Root { image, state }
@@ -96,7 +100,7 @@ impl Root {
 }
 
 /// Puts programs and data on the image.
-fn fill(image: &LoopExt4) {
+fn fill(image: &LoopFs) {
     let root = image.mount_point();
     for program in ["sh", "cat", "dd", "sleep"] {
         install(program, root);

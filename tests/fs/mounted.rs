@@ -77,7 +77,7 @@ fn files_open_by_inode_number_until_they_are_gone() {
         .open_root(fs::metadata(&path).unwrap().dev())
         .unwrap();
     let by_ino = |ino, generation| {
-        let opened = open_cached_file(open.fd.as_fd(), ino, generation);
+        let opened = open_cached_file(&open, ino, generation);
         opened.map(|file| file.fd)
     };
     let errno = |result: std::io::Result<OwnedFd>| Errno::from_io_error(&result.unwrap_err());
@@ -135,7 +135,7 @@ fn paths_below_a_bind_mount_begin_at_the_file_system() {
     for (path, expected) in [(&inside, Some(b"/sub/in".to_vec())), (&outside, None)] {
         let generation = inode_generation(&File::open(path).unwrap().into()).unwrap();
         let ino = fs::metadata(path).unwrap().ino();
-        let file = open_by_ino(open.fd.as_fd(), ino, generation).unwrap();
+        let file = open_by_ino(&open, ino, generation).unwrap();
         assert_eq!(path_in_fs(file.as_fd(), &open), expected, "{path:?}");
     }
 }

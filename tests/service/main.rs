@@ -1,4 +1,4 @@
-//! The system service with real programs on a real ext4 file system: started plainly, seen, learned,
+//! The system service with real programs on real file systems, mostly ext4: started plainly, seen, learned,
 //! prefetched; and what may go wrong meanwhile.
 //!
 //! Caches and settings belong to the whole system, so these tests take turns.
@@ -9,6 +9,7 @@ mod discovered;
 mod disks;
 mod fault_around;
 mod faults;
+mod file_systems;
 mod helpers;
 mod homes;
 mod hostile;
@@ -43,6 +44,11 @@ struct Turn {
 
 /// An image with an app on it, and the test's turn; `None` where the machine does not allow it.
 fn set_up() -> Option<(Image, Turn)> {
+    set_up_on(Image::new)
+}
+
+/// The same with this image.
+fn set_up_on(image: impl FnOnce() -> Image) -> Option<(Image, Turn)> {
     if !common::privileged() {
         return None;
     }
@@ -51,7 +57,7 @@ fn set_up() -> Option<(Image, Turn)> {
         _tracefs: mount_tracefs(),
         _guard: guard,
     };
-    Some((Image::new(), turn))
+    Some((image(), turn))
 }
 
 /// Where users are, systemd mounts it: without it, launches are seen later. Not every kernel has it.

@@ -50,7 +50,11 @@ pub struct Image {
 
 impl Image {
     pub fn new() -> Self {
-        let root = Root::new();
+        Image::of(Root::new())
+    }
+
+    /// The same on this root.
+    pub fn of(root: Root) -> Self {
         let image = Image {
             root,
             early: true,

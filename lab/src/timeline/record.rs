@@ -201,7 +201,7 @@ fn names(events: &[Event]) -> Result<BTreeMap<FileId, String>> {
             .entry(file.dev)
             .or_insert_with(|| table.open_root(file.dev).ok());
         let Some(mount) = mount else { continue };
-        let Ok(found) = open_by_ino(mount.fd.as_fd(), file.ino, file.generation) else {
+        let Ok(found) = open_by_ino(mount, file.ino, file.generation) else {
             continue;
         };
         if let Some(path) = path_in_fs(found.as_fd(), mount) {

@@ -21,10 +21,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::stack::{is_read_from_drive, of_file_system};
 use super::sysfs::number;
 use super::{DriveBelow, DriveIdentity, Sysfs, identities};
+use crate::fs::blockdev::of_file_system;
 use crate::fs::mounts::{Mount, MountTable};
+use crate::fs::support::Support;
 use crate::fs::{blockdev, safe_open};
 use crate::model::DriveCosts;
 use area::{ReadableArea, ReadablePiece};
@@ -302,7 +303,7 @@ impl Readable {
         let mut found = Vec::new();
         let mut asked = Vec::new();
         for mount in mounts.mounts() {
-            if asked.contains(&mount.dev) || !is_read_from_drive(&mount.fs_type) {
+            if asked.contains(&mount.dev) || !Support::is_read_from_drive(&mount.fs_type) {
                 continue;
             }
             let Some(start) = start_on(drive, mount.dev, Some(mount), sysfs) else {

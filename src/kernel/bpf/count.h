@@ -144,7 +144,7 @@ static __always_inline void look_for_completion(struct address_space *mapping, _
 		return;
 	inode = mapping->host;
 	if (inode && inode->i_ino == launch->completion_ino && inode->i_sb &&
-	    inode->i_sb->s_dev == launch->completion_dev) {
+	    dev_of_file(inode) == launch->completion_dev) {
 		launch->completed_requests = launch->requests;
 		launch->completed_ns = bpf_ktime_get_ns();
 	}

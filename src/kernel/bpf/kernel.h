@@ -157,6 +157,16 @@ struct inode {
 	__u32 i_generation;
 };
 
+/* A subvolume; the number of a device that its files have to user space. */
+struct btrfs_root {
+	__u32 anon_dev;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+
 struct xarray {
 	void *xa_head;
 };
@@ -313,6 +323,7 @@ enum pageflags {
 
 /* The file system of the block devices' inodes: its pages are the buffer cache. */
 #define BDEVFS_MAGIC 0x62646576
+#define BTRFS_MAGIC 0x9123683e
 
 #define NULL ((void *)0)
 #define EEXIST 17

@@ -259,7 +259,7 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 	s->event.pid = task->tgid;
 	s->event.uid = user_of(task);
 	s->event.root_ino = BPF_CORE_READ(root, i_ino);
-	s->event.root_dev = BPF_CORE_READ(root, i_sb, s_dev);
+	s->event.root_dev = dev_of_file(root);
 	s->event.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	if (kind == PF_LAUNCH_EXECUTED)
 		size += take_arguments(s, task);

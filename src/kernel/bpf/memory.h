@@ -42,4 +42,28 @@ static __always_inline __u64 word_at(__u64 address)
 	return (__u64)LOOK(struct timespec64, address, tv_sec);
 }
 
+/*
+ * The kernel dev_t that a file of btrfs has to user space (st_dev): its subvolume's. A file and its copy in a snapshot
+ * have one inode number and one super block. 0 for metadata, and for all if this kernel has no types of btrfs.
+ */
+static __always_inline __u32 dev_of_btrfs(struct inode *inode)
+{
+	__u64 of_btrfs = (__u64)inode;
+
+	if (!bpf_core_type_exists(struct btrfs_inode))
+		return 0;
+	of_btrfs -= bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+	return BPF_CORE_READ((struct btrfs_inode *)of_btrfs, root, anon_dev);
+}
+
+/* The same for a file of any file system. */
+static __always_inline __u32 dev_of_file(struct inode *inode)
+{
+	struct super_block *sb = LOOK(struct inode, inode, i_sb);
+
+	if (LOOK(struct super_block, sb, s_magic) == BTRFS_MAGIC)
+		return dev_of_btrfs(inode);
+	return LOOK(struct super_block, sb, s_dev);
+}
+
 #endif

@@ -14,6 +14,7 @@
 #include "kernel.h"
 #include "intf.h"
 #include "bio_pages.h"
+#include "memory.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
@@ -56,10 +57,12 @@ static __always_inline void note_own_read(struct pf_launch *launch, __u32 by, st
 		read->ino = 0;
 		read->generation = 0;
 	} else {
-		read->dev = BPF_CORE_READ(sb, s_dev);
+		read->dev = dev_of_file(inode);
 		read->ino = BPF_CORE_READ(inode, i_ino);
 		read->generation = BPF_CORE_READ(inode, i_generation);
 	}
+	if (!read->dev)
+		return;
 	read->start = start;
 	read->pages = (bio->bi_iter.bi_size + page_bytes - 1) / page_bytes;
 }

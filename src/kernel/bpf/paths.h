@@ -65,7 +65,7 @@ struct {
 static __always_inline void name_inode(struct pf_inode *out, struct inode *inode)
 {
 	out->ino = LOOK(struct inode, inode, i_ino);
-	out->dev = LOOK(struct super_block, LOOK(struct inode, inode, i_sb), s_dev);
+	out->dev = dev_of_file(inode);
 	out->generation = LOOK(struct inode, inode, i_generation);
 }
 
@@ -73,9 +73,10 @@ static __always_inline void name_inode(struct pf_inode *out, struct inode *inode
 static __always_inline void name_directory(struct pf_inode *out, struct dentry *dir)
 {
 	struct inode *inode = dir->d_inode;
+	struct super_block *sb = inode->i_sb;
 
 	out->ino = inode->i_ino;
-	out->dev = inode->i_sb->s_dev;
+	out->dev = sb->s_magic == BTRFS_MAGIC ? dev_of_btrfs(inode) : sb->s_dev;
 	out->generation = inode->i_generation;
 }
 

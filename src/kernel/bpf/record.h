@@ -14,6 +14,7 @@
 #include "folios.h"
 #include "helpers.h"
 #include "log.h"
+#include "memory.h"
 #include "recorders.h"
 #include "seen_pages.h"
 #include <bpf/bpf_helpers.h>
@@ -184,9 +185,11 @@ static __always_inline bool record_pages(struct inode *inode, __u64 start, __u64
 	if (sb->s_magic == BDEVFS_MAGIC) {
 		use.event.dev = inode->i_rdev;
 	} else {
-		use.event.dev = sb->s_dev;
+		use.event.dev = sb->s_magic == BTRFS_MAGIC ? dev_of_btrfs(inode) : sb->s_dev;
 		use.event.ino = inode->i_ino;
 		use.inode = inode;
+		if (!use.event.dev)
+			return false;
 	}
 	return record_use(&use);
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::Id;
 use crate::fs::handle;
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::node::{O_LOOKUP, OpenNode};
 use crate::fs::safe_open::{SEARCH, may};
@@ -95,10 +96,12 @@ impl Directories {
     }
 
     /// Whether the device has a file system whose metadata can be found.
-    pub fn is_ext4(&self, dev: u64) -> bool {
-        self.mounts
-            .fs_type(dev)
-            .is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4)
+    pub fn has_metadata(&self, dev: u64) -> bool {
+        self.kind(dev).is_some_and(FsKind::has_metadata)
+    }
+
+    fn kind(&self, dev: u64) -> Option<FsKind> {
+        FsKind::of(self.mounts.fs_type(dev)?)
     }
 
     /// A directory that a trace names, in the mount that it was reached through if that is open; `None` if it is
@@ -128,11 +131,9 @@ impl Directories {
                 return Some(known);
             }
         }
-        if !self.is_ext4(inode.dev) {
-            return None;
-        }
+        self.kind(inode.dev)?;
         let mount = mount.or_else(|| self.any_mount(inode.dev))?;
-        let fd = handle::open_by_ino(mount.fd.as_fd(), inode.ino, inode.generation).ok()?;
+        let fd = handle::open_by_ino(&mount, inode.ino, inode.generation).ok()?;
         self.opened(fd)
     }
 
@@ -180,7 +181,7 @@ impl Directories {
     }
 
     fn any_mount(&mut self, dev: u64) -> Option<Rc<OpenMount>> {
-        let usable = self.is_ext4(dev);
+        let usable = self.kind(dev).is_some();
         let mounts = &self.mounts;
         self.any_mounts
             .as_mut()?

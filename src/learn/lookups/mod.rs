@@ -212,6 +212,9 @@ impl FilePaths {
         path: &[u8],
         probe: &mut LiveProbe<'_>,
     ) -> Vec<Range<u64>> {
+        if !self.directories.has_metadata(mount.mount.dev) {
+            return Vec::new();
+        }
         let root = openat(&mount.fd, ".", O_LOOKUP, Mode::empty()).ok();
         let Some(root) = root.and_then(|root| self.directories.opened(root)) else {
             return Vec::new();
@@ -292,7 +295,7 @@ impl PathWalks<'_> {
             };
             let mut needs = Vec::new();
             walk_path(directories, path, &from, &root, &mut needs);
-            needs.retain(|need| directories.is_ext4(need.dev()));
+            needs.retain(|need| directories.has_metadata(need.dev()));
             let all = needs.len();
             needs.retain(|need| self.mounts.fs_type(need.dev()).is_some());
             self.counts.hidden += u64::from(needs.len() < all);

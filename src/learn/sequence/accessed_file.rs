@@ -106,8 +106,9 @@ pub struct FileFacts {
     pub path: Option<Vec<u8>>,
     /// The pages asked about that are in the page cache.
     pub cached: RangeSet,
-    /// Extents of the pages asked about, in file order; they do not overlap.
-    pub extents: Vec<FileExtent>,
+    /// Extents of the pages asked about, in file order; they do not overlap. `None` if the file system is not asked where
+    /// its files lie.
+    pub extents: Option<Vec<FileExtent>>,
     /// The metadata that the data depend on; none if they cannot be found.
     pub dependencies: Dependencies,
 }

@@ -59,12 +59,12 @@ impl FakeProbe {
 pub(super) fn file(ino: u64, pages: u64) -> (u64, FileFacts) {
     let facts = FileFacts {
         size: pages * PAGE_SIZE,
-        extents: vec![FileExtent {
+        extents: Some(vec![FileExtent {
             logical: 0,
             physical: ino * 1000 * PAGE_SIZE,
             length: pages * PAGE_SIZE,
             ..FileExtent::default()
-        }],
+        }]),
         dependencies: Dependencies::new(Some(ino), &[], 4096),
         ..FileFacts::default()
     };
@@ -254,7 +254,7 @@ fn accesses_left_out_are_counted_by_reason() {
         trace[index].dev = dev;
     }
     let mut without_place = file(15, 4);
-    without_place.1.extents.clear();
+    without_place.1.extents = Some(Vec::new());
     let mut system = fake([without_place]);
     system.files.insert(12, Err(NoFacts::Written));
     let sequence = run(&trace, system);
@@ -327,7 +327,7 @@ fn any_facts() -> impl Strategy<Value = FileFacts> {
     (blocks, vec(any::<bool>(), 40), vec(node, 0..6), 0u64..40).prop_map(
         move |(blocks, cached, nodes, inode)| FileFacts {
             size: blocks.len() as u64 * PAGE_SIZE,
-            extents: (0u64..).zip(blocks).filter_map(extent).collect(),
+            extents: Some((0u64..).zip(blocks).filter_map(extent).collect()),
             cached: (0u64..)
                 .zip(cached)
                 .filter(|(_, cached)| *cached)

@@ -9,7 +9,7 @@ use super::accessed_file::{self, AccessedFile};
 use super::metadata::{self, Dependencies, metadata_entry, push};
 use super::report::ResolveReport;
 use super::{Observed, Sequence};
-use crate::fs::fiemap::pieces;
+use crate::fs::fiemap::{pieces, place_by_file};
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By, Device, File, LogEntry, PAGE_SIZE, Place, Source, Span};
 
@@ -209,7 +209,15 @@ impl<'a> SequenceBuilder<'a> {
         }
         let asked = pages.end - pages.start;
         let mut placed = 0;
-        for (pages, lba) in pieces(pages, &at.file.facts.extents) {
+        let placed_pages = match &at.file.facts.extents {
+            Some(extents) => pieces(pages, extents),
+            None => {
+                let file = self.file_number(at);
+                let placed = file.map(|file| place_by_file(file, pages));
+                placed.into_iter().collect()
+            }
+        };
+        for (pages, lba) in placed_pages {
             let Some(file) = self.file_number(at) else {
                 break;
             };

@@ -1,0 +1,55 @@
+//! The kinds of file systems that are served, and what differs from one to the next.
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of file system whose files are learned and prefetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FsKind {
+    /// ext2, ext3 and ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// btrfs, of which each mounted subvolume counts as a file system.
+    Btrfs,
+}
+
+impl FsKind {
+    /// For a file-system type as mountinfo names it; `None` if it is not served.
+    pub fn of(fs_type: &str) -> Option<Self> {
+        match fs_type {
+            "ext2" | "ext3" | "ext4" => Some(FsKind::Ext4),
+            "xfs" => Some(FsKind::Xfs),
+            "btrfs" => Some(FsKind::Btrfs),
+            _ => None,
+        }
+    }
+
+    /// What it is called, and what of it is read ahead if that is not all.
+    pub fn description(self) -> &'static str {
+        match self {
+            FsKind::Ext4 => "ext4",
+            FsKind::Xfs => "XFS (pages; metadata are not read ahead)",
+            FsKind::Btrfs => "btrfs (pages; metadata are not read ahead)",
+        }
+    }
+
+    /// Whether its metadata are read through the cache of its block device, so that they are seen there, found by its
+    /// layout, and prefetched. The others' are left to the launch.
+    pub fn has_metadata(self) -> bool {
+        self == FsKind::Ext4
+    }
+
+    /// Whether it is asked where its files lie on the device. btrfs would read extents of the whole device for that, which
+    /// no launch needs, and spreads files over several.
+    pub fn has_places(self) -> bool {
+        self != FsKind::Btrfs
+    }
+
+    /// Whether a file of a profile is opened by its path, if that leads to it, rather than by its inode number: that reads
+    /// the directories which the launch needs as well. Where metadata are prefetched, these come in by that, and a path
+    /// is only one more look-up.
+    pub fn opens_by_path(self) -> bool {
+        self != FsKind::Ext4
+    }
+}
