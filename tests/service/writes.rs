@@ -186,11 +186,12 @@ fn is_recorded(image: &Image, setting: &Path) -> bool {
     let Ok(record) = fs::read(record) else {
         return false;
     };
+    let setting = fs::canonicalize(setting).unwrap();
     let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
     let changes = record["changes"].as_array().unwrap().iter();
     let mut of_setting = changes
         .map(|change| &change["file"])
-        .filter(|file| file["to"]["path"].as_str().map(Path::new) == Some(setting));
+        .filter(|file| file["to"]["path"].as_str().map(Path::new) == Some(&*setting));
     of_setting.any(|file| !file["ours"].is_null())
 }
 
