@@ -71,6 +71,16 @@ fn backing(name: &str) -> Option<String> {
     fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()
 }
 
+/// A number that a loop device has until something else is attached to it.
+fn disk_sequence(name: &str) -> String {
+    fs::read_to_string(format!("/sys/block/{name}/diskseq")).unwrap()
+}
+
+/// Whether what was attached to the loop device under this number is so no longer. Another test may have the device by now.
+fn is_detached(name: &str, sequence: &str) -> bool {
+    backing(name).is_none() || disk_sequence(name) != sequence
+}
+
 #[test]
 fn a_drive_holds_a_file_system_and_leaves_nothing() {
     if !privileged() {
@@ -96,9 +106,10 @@ fn a_drive_holds_a_file_system_and_leaves_nothing() {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         assert_eq!(fs::read(&path).unwrap(), content);
     }
+    let sequence = disk_sequence(&name);
     drop(drive);
 
-    assert_eq!(backing(&name), None);
+    assert!(is_detached(&name, &sequence));
     assert!(!Path::new(&format!("/proc/{emulator}")).exists());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(work.path().to_str().unwrap()), "{mounts}");
@@ -195,8 +206,9 @@ fn the_hosts_own_drive_is_written_through() {
         let mounted = Mounted::new(drive.node(), work.path().join("mnt"));
         fs::write(mounted.0.join("file"), "kept").unwrap();
     }
+    let sequence = disk_sequence(&name);
     drop(drive);
-    assert_eq!(backing(&name), None);
+    assert!(is_detached(&name, &sequence));
 
     let drive = attach("nvme", &image, work.path());
     fs::remove_dir(work.path().join("mnt")).unwrap();
