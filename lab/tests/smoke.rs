@@ -276,18 +276,21 @@ fn run_refuses_unknown_drives_apps_and_scenarios() {
 }
 
 #[test]
-fn errors_in_data_files_name_the_line() {
+fn errors_in_data_files_name_the_app_the_drive_or_the_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.toml");
     let path = file.to_str().unwrap();
     let apps = "[[app]]\nname = 'clock'\ntitle = 'Clock'\npackages = []\ncommand = []\n";
     std::fs::write(&file, apps).unwrap();
     let said = refused(&["list", "--apps-file", path]);
-    let expected = format!("lab: in {path}: line 5: the app 'clock' has no command: name the");
+    let expected = format!("lab: in {path}: the app 'clock' has no command: name the");
     assert!(said.starts_with(&expected), "{said}");
     let drives = "[[drive]]\nname = 'card'\ntitle = 'A card'\nnr_requests = 1\n";
     std::fs::write(&file, drives).unwrap();
     let said = refused(&["list", "--drives-file", path]);
-    let expected = format!("lab: in {path}: line 4: drive profile 'card': 'nr_requests' is 1;");
+    let expected = format!("lab: in {path}: drive profile 'card': 'nr_requests' is 1;");
     assert!(said.starts_with(&expected), "{said}");
+    std::fs::write(&file, "[[drive]]\nname = 'card\n").unwrap();
+    let said = refused(&["list", "--drives-file", path]);
+    assert!(said.contains(path) && said.contains("line 2"), "{said}");
 }
