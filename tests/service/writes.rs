@@ -262,6 +262,12 @@ fn settings_are_restored_when_the_service_is_stopped_or_killed() {
             return;
         };
         let before = Settings::of(&image);
+        // The kernel raises it with each change of the largest request.
+        let device = image.root.image.device().file_name().unwrap();
+        let readahead = Path::new("/sys/block")
+            .join(device)
+            .join("queue/read_ahead_kb");
+        let readahead_before = value(&readahead);
         let (service, writer, _user) = beside_writer(&image, "");
         let app = shielded(&image, &before);
         until("there is a keeper", || keeper(&image).is_some());
@@ -277,6 +283,7 @@ fn settings_are_restored_when_the_service_is_stopped_or_killed() {
             });
         }
         until("the keeper has ended", || keeper(&image).is_none());
+        assert_eq!(value(&readahead), readahead_before);
         image.let_end();
         app.succeed();
         drop(writer);

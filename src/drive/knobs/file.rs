@@ -90,6 +90,9 @@ impl FileChange {
     pub fn make(&mut self) -> Result<bool, KnobError> {
         let path = &self.to.path;
         write(path, &self.to.value).map_err(cannot("change", path))?;
+        if is_largest_request(path) {
+            self.write_reset()?;
+        }
         let (now, _) = in_force(path).map_err(cannot("change", path))?;
         let is_changed = now != self.old;
         self.ours = Some(now);
@@ -122,6 +125,11 @@ impl FileChange {
     fn write_old(&self) -> Result<(), KnobError> {
         let FileValue { path, value } = &self.old;
         write(path, value).map_err(cannot("change", path))?;
+        self.write_reset()
+    }
+
+    /// Gives what the change has reset its values again.
+    fn write_reset(&self) -> Result<(), KnobError> {
         let mut restored = Ok(());
         for FileValue { path, value } in &self.reset {
             let done = read(path).and_then(|(found, _)| match chosen(&found) == value {
@@ -183,8 +191,17 @@ fn chosen(text: &str) -> &str {
     }
 }
 
+/// Whether it is a drive's `max_sectors_kb`. On a drive that claims to rotate, kernels from 6.17 on raise `read_ahead_kb` with
+/// it, to twice as much (`blk_apply_bdi_limits`).
+fn is_largest_request(path: &Path) -> bool {
+    path.file_name() == Some("max_sectors_kb".as_ref())
+}
+
 /// What writing to this file resets.
 fn reset_by(path: &Path) -> io::Result<Vec<FileValue>> {
+    if is_largest_request(path) {
+        return values_of(vec![path.with_file_name("read_ahead_kb")]);
+    }
     if path.file_name() != Some("scheduler".as_ref()) {
         return Ok(Vec::new());
     }
@@ -200,6 +217,11 @@ fn reset_by(path: &Path) -> io::Result<Vec<FileValue>> {
         }
     }
     files.sort();
+    values_of(files)
+}
+
+/// What these files say, as far as they exist.
+fn values_of(files: Vec<PathBuf>) -> io::Result<Vec<FileValue>> {
     let mut values = Vec::new();
     for path in files {
         if let Some((text, _)) = existing(read(&path))? {

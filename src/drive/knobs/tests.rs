@@ -180,6 +180,23 @@ fn it_is_known_whether_a_knob_has_our_value() {
     assert!(matches!(found, Err(KnobError::NotChanged)));
 }
 
+/// Kernels raise `read_ahead_kb` with each write to `max_sectors_kb`, of whatever size.
+#[test]
+fn what_another_largest_request_raises_is_restored_with_it() {
+    let dir = tempdir().unwrap();
+    let (largest, readahead) = (
+        dir.path().join("max_sectors_kb"),
+        dir.path().join("read_ahead_kb"),
+    );
+    fs::write(&largest, "1280").unwrap();
+    fs::write(&readahead, "128").unwrap();
+    let mut knobs = Knobs::acquire(&dir.path().join("run"), None).unwrap();
+    let id = knobs.change(file(&largest, "64")).unwrap().unwrap();
+    fs::write(&readahead, "2560").unwrap();
+    assert_eq!(knobs.undo(id).unwrap(), Undone::Restored);
+    assert_eq!((&*value(&largest), &*value(&readahead)), ("1280", "128"));
+}
+
 /// The change fails when the knob is read back, and undoing it fails, too.
 #[test]
 fn a_change_that_failed_and_could_not_be_undone_is_undone_later() {
