@@ -80,9 +80,11 @@ impl Sysfs {
     /// `/sys/class/bdi/MAJOR:MINOR/read_ahead_kb` of the device, if this kernel has it: the readahead of every file opened on
     /// it from now on, in KiB. Partitions share that of their disk; a btrfs on the device has one of its own.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
-        if let Some(knob) = self.btrfs_read_ahead_knob(dev) {
-            return Some(knob);
-        }
+        self.btrfs_read_ahead_knob(dev)
+            .or_else(|| self.bdi_read_ahead_knob(dev))
+    }
+
+    fn bdi_read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
         let knob = |numbers: &str| {
             let path = format!("class/bdi/{numbers}/read_ahead_kb");
             Some(self.root.join(path)).filter(|knob| knob.exists())
@@ -129,11 +131,14 @@ impl Sysfs {
     /// its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`), which counts for no btrfs. `None` if sysfs
     /// does not tell; 0 if readahead is switched off.
     pub fn readahead_limit(&self, dev: u64) -> Option<u64> {
-        let readahead = self.read_ahead_kib(dev)?;
-        let request = match self.btrfs_read_ahead_knob(dev) {
-            Some(_) => 0,
-            None => self.max_sectors_kib(dev).unwrap_or(0),
+        let (knob, request) = match self.btrfs_read_ahead_knob(dev) {
+            Some(knob) => (knob, 0),
+            None => {
+                let request = self.max_sectors_kib(dev);
+                (self.bdi_read_ahead_knob(dev)?, request.unwrap_or(0))
+            }
         };
+        let readahead = number(&knob)?;
         Some(readahead.max(request) * 1024)
     }
 
