@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 use crate::fs::present::present_devices;
 use crate::fs::{fiemap, handle, residency};
@@ -38,7 +37,7 @@ pub fn find(profile: &Profile) -> Option<FoundCompletion> {
     let fd = handle::open_cached_file(&mount, file.ino, file.generation)
         .ok()?
         .fd;
-    FsKind::of(&mount.mount.fs_type).filter(|kind| kind.has_places())?;
+    mount.mount.kind().filter(|kind| kind.has_places())?;
     let extent = fiemap::extents(fd.as_fd(), span.start, span.len)
         .ok()?
         .into_iter()

@@ -84,11 +84,10 @@ impl AppFileSystems {
             let left_out = self.left_out.entry(mount.fs_type.clone()).or_default();
             left_out.insert(dir.to_owned());
         }
-        let kind = |dev| FsKind::of(table.fs_type(dev)?);
-        for (kind, dev) in devices
-            .into_iter()
-            .filter_map(|dev| Some((kind(dev)?, dev)))
-        {
+        for dev in devices {
+            let Some(kind) = table.kind(dev) else {
+                continue;
+            };
             let supported = self.supported.entry((kind, dev));
             let supported = supported.or_insert_with(|| SupportedFs {
                 name: blockdev::name(blockdev::below(dev, table)),

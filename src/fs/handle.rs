@@ -47,7 +47,7 @@ impl InodeHandle {
     fn new(mount: &OpenMount, ino: u64, generation: u32) -> io::Result<Self> {
         let short = u32::try_from(ino);
         let [first, second] = halves(ino);
-        let (kind, words): (_, &[u32]) = match FsKind::of(&mount.mount.fs_type) {
+        let (kind, words): (_, &[u32]) = match mount.mount.kind() {
             Some(FsKind::Ext4) => {
                 let ino = short.map_err(|_| Errno::OVERFLOW)?;
                 (FILEID_INO32_GEN, &[ino, generation])
@@ -161,9 +161,8 @@ pub fn open_cached_file(mount: &OpenMount, ino: u64, generation: u32) -> io::Res
 /// # Errors
 /// As [`open_cached_file`].
 pub fn open_known_file(mount: &OpenMount, file: &File) -> io::Result<CachedFile> {
-    let kind = FsKind::of(&mount.mount.fs_type);
-    let path = file.path.as_deref();
-    let path = path.filter(|_| kind.is_some_and(FsKind::opens_by_path));
+    let is_by_path = mount.mount.kind().is_some_and(FsKind::opens_by_path);
+    let path = file.path.as_deref().filter(|_| is_by_path);
     match path.and_then(|path| open_by_path(mount, path, file)) {
         Some(found) => Ok(found),
         None => open_cached_file(mount, file.ino, file.generation),

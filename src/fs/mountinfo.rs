@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use rustix::fs::makedev;
 
+use super::kind::FsKind;
+
 /// One mount of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -23,6 +25,13 @@ pub struct Mount {
     pub fs_type: String,
     /// The source that was mounted: for file systems on drives, the path of a device node.
     pub source: Vec<u8>,
+}
+
+impl Mount {
+    /// The kind of its file system; `None` if that is not served.
+    pub fn kind(&self) -> Option<FsKind> {
+        FsKind::of(&self.fs_type)
+    }
 }
 
 /// Parses the text of a `mountinfo` file. Returns its mounts in the file's order; malformed lines are skipped.

@@ -54,7 +54,7 @@ impl MountTable {
     pub(super) fn with_subvolumes(mut self) -> Self {
         let is_ours = |node: &OpenNode| !self.is_served_by_others(node);
         let reach = |mount: &Mount| {
-            let is_btrfs = FsKind::of(&mount.fs_type) == Some(FsKind::Btrfs);
+            let is_btrfs = mount.kind() == Some(FsKind::Btrfs);
             is_btrfs.then(|| Some(self.reach_mount(mount, is_ours).ok()?.1))?
         };
         let found: Vec<Option<OpenNode>> = self.mounts.iter().map(reach).collect();
@@ -102,6 +102,11 @@ impl MountTable {
             .map(|mount| mount.fs_type.as_str())
     }
 
+    /// Kind of the file system on a device (`st_dev`); `None` if it is not served, or not mounted here.
+    pub fn kind(&self, dev: u64) -> Option<FsKind> {
+        self.of_device(dev).next()?.kind()
+    }
+
     /// The mount with this number.
     pub fn by_id(&self, id: u32) -> Option<&Mount> {
         self.mounts.iter().find(|mount| mount.id == id)
@@ -121,7 +126,7 @@ impl MountTable {
         let devices: BTreeSet<u64> = self
             .mounts
             .iter()
-            .filter(|mount| FsKind::of(&mount.fs_type).is_some() && counts(mount))
+            .filter(|mount| mount.kind().is_some() && counts(mount))
             .map(|mount| mount.dev)
             .collect();
         devices.into_iter().collect()
@@ -250,7 +255,7 @@ impl MountTable {
             let devices = self.served_devices(|_| true).into_iter();
             devices
                 .filter_map(|dev| {
-                    let kind = FsKind::of(self.fs_type(dev)?)?;
+                    let kind = self.kind(dev)?;
                     Some((dev, kind, self.id_of(dev, kind)?))
                 })
                 .collect()

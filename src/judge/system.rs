@@ -9,7 +9,6 @@ use rustix::fs::{AtFlags, StatxFlags, StatxTimestamp, major, statx};
 use super::misses::{FileLookUp, FileNow, PageFate};
 use crate::fs::ext4::{BlockKind, Ext4};
 use crate::fs::handle;
-use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::support::Support;
 use crate::model::InodeId;
@@ -81,8 +80,7 @@ impl FileLookUp for LiveSystem {
     }
 
     fn can_be_learned(&mut self, key: InodeId) -> bool {
-        let fs_type = self.mounts.fs_type(key.dev);
-        let is_served = fs_type.is_some_and(|fs_type| FsKind::of(fs_type).is_some());
+        let is_served = self.mounts.kind(key.dev).is_some();
         // Of a device that cannot be read, files are learned all the same.
         is_served && (key.ino != 0 || self.ext4(key.dev).is_some())
     }

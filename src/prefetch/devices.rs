@@ -48,8 +48,7 @@ impl OpenDevice {
         let drive = sysfs.written_drive(below);
         let writes = drive.and_then(|drive| sysfs.write_counters(drive));
         let is_written = writes.is_some_and(|writes| writes.in_flight > 0);
-        let kind = FsKind::of(&mount.mount.fs_type);
-        let has_metadata = kind.is_some_and(FsKind::has_metadata);
+        let has_metadata = mount.mount.kind().is_some_and(FsKind::has_metadata);
         Ok(OpenDevice {
             dev,
             below,

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use crate::fs::handle;
-use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 use crate::fs::visible::VisibleNames;
 use crate::model::{InodeId, OwnRead, PAGE_SIZE, shown};
@@ -64,7 +63,7 @@ pub fn path_for(
 }
 
 fn open(mounts: &MountTable, file: InodeId) -> Option<OwnedFd> {
-    FsKind::of(mounts.fs_type(file.dev)?)?;
+    mounts.kind(file.dev)?;
     let root = mounts.open_root(file.dev).ok()?;
     handle::open_by_ino(&root, file.ino, file.generation).ok()
 }

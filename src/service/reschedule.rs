@@ -298,7 +298,7 @@ impl<'a> ProfileMounts<'a> {
 
     fn has_places(&self, file: &File) -> bool {
         let mount = self.mount(file);
-        let kind = mount.and_then(|mount| FsKind::of(&mount.mount.fs_type));
+        let kind = mount.and_then(|mount| mount.mount.kind());
         kind.is_some_and(FsKind::has_places)
     }
 

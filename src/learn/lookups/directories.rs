@@ -97,11 +97,7 @@ impl Directories {
 
     /// Whether the device has a file system whose metadata can be found.
     pub fn has_metadata(&self, dev: u64) -> bool {
-        self.kind(dev).is_some_and(FsKind::has_metadata)
-    }
-
-    fn kind(&self, dev: u64) -> Option<FsKind> {
-        FsKind::of(self.mounts.fs_type(dev)?)
+        self.mounts.kind(dev).is_some_and(FsKind::has_metadata)
     }
 
     /// A directory that a trace names, in the mount that it was reached through if that is open; `None` if it is
@@ -131,7 +127,7 @@ impl Directories {
                 return Some(known);
             }
         }
-        self.kind(inode.dev)?;
+        self.mounts.kind(inode.dev)?;
         let mount = mount.or_else(|| self.any_mount(inode.dev))?;
         let fd = handle::open_by_ino(&mount, inode.ino, inode.generation).ok()?;
         self.opened(fd)
@@ -181,7 +177,7 @@ impl Directories {
     }
 
     fn any_mount(&mut self, dev: u64) -> Option<Rc<OpenMount>> {
-        let usable = self.kind(dev).is_some();
+        let usable = self.mounts.kind(dev).is_some();
         let mounts = &self.mounts;
         self.any_mounts
             .as_mut()?
