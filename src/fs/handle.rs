@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::kind::FsKind;
 use super::mounts::OpenMount;
-use super::node::subvolume;
 use super::safe_open::{self, beneath};
+use super::uuid::subvolume;
 use crate::model::File;
 
 /// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the lowest usual tick

@@ -19,5 +19,6 @@ pub mod residency;
 pub(crate) mod root_owned;
 pub(crate) mod safe_open;
 pub mod support;
+pub(crate) mod uuid;
 pub(crate) mod virtual_file;
 pub(crate) mod visible;

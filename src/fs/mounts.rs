@@ -12,9 +12,10 @@ use rustix::io::Errno;
 use super::kind::FsKind;
 pub use super::mountinfo::Mount;
 use super::mountinfo::parse_mountinfo;
-pub use super::node::fs_uuid;
-use super::node::{O_LOOKUP, OpenNode, SUBVOLUME_ROOT, fs_id};
+use super::node::{O_LOOKUP, OpenNode};
 use super::support::Support;
+pub use super::uuid::fs_uuid;
+use super::uuid::{SUBVOLUME_ROOT, fs_id};
 use super::virtual_file;
 
 /// The mount table of a mount namespace, this process's own or another, as it was when it was read.

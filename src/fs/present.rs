@@ -13,7 +13,8 @@ use rustix::fs::fstatvfs;
 
 use super::kind::FsKind;
 use super::mounts::MountTable;
-use super::node::{OpenNode, fs_id, open_cached};
+use super::node::{OpenNode, open_cached};
+use super::uuid::fs_id;
 use crate::model::{App, Device, Profile, shown};
 
 /// Where a file system of a profile is mounted.
