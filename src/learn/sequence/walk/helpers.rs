@@ -53,12 +53,13 @@ impl<'a> SequenceBuilder<'a> {
             let key = self.key(&entry);
             let known = recurring(self.observed.earlier, key).unwrap_or(&none);
             let pages = entry.span.pages();
-            let mut again: Vec<Range<u64>> = known.overlapping(&pages).collect();
-            if let HelperLaunch::Earlier = of {
-                let all = again.into_iter();
-                let needed = all.flat_map(|pages| self.still_needed(key, entry.span.place, &pages));
-                again = needed.collect();
-            }
+            let again = known.overlapping(&pages);
+            let again: Vec<Range<u64>> = match of {
+                HelperLaunch::This => again.collect(),
+                HelperLaunch::Earlier => again
+                    .flat_map(|pages| self.still_needed(key, entry.span.place, &pages))
+                    .collect(),
+            };
             for again in again {
                 self.sequence.report.recurring_pages += again.end - again.start;
                 let part = part(&entry, again.clone());
