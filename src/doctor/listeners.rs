@@ -88,8 +88,8 @@ fn judge(name: &str, listeners: &[FanotifyListener], refused: usize) -> AbilityC
     )
 }
 
-/// All fanotify listeners, and how many processes could not be looked at: in a container, root may not see all, and nobody sees into
-/// one that is just ending. One that has ended is none.
+/// All fanotify listeners, and how many processes could not be looked at: in a container, root may not look at all
+/// of them, and nobody can look at one that is just ending. A process that has ended counts as neither.
 fn listeners(proc: &Path) -> io::Result<(Vec<FanotifyListener>, usize)> {
     let (mut listeners, mut refused) = (Vec::new(), 0);
     for process in fs::read_dir(proc)? {
@@ -135,7 +135,7 @@ fn mask_of(process: &Path) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// The beginning of a file of /proc; empty if it is gone.
+/// The beginning of a file of /proc; empty if the process or descriptor does not exist any more.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
     if let Some(file) = unless_gone(File::open(path))? {

@@ -100,8 +100,8 @@ pub struct Diagnosis {
 }
 
 /// Looks at everything, without root at what everybody may. Takes part of a second; the calling thread must be the
-/// process's main thread, as for learning. Changes nothing. `state_dir` is
-/// where it is kept what drives were measured to cost.
+/// process's main thread, as for learning. Changes nothing. The measured costs of drives are
+/// read from `state_dir`.
 pub fn diagnose(state_dir: &Path) -> Diagnosis {
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! Files that the kernel makes when they are read: those of /proc and sysfs.
+//! Files that the kernel makes when they are read, and whose size it gives as 0: those of /proc.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,14 +7,14 @@ use std::path::Path;
 /// Room for what most of them hold, in bytes: the kernel makes a page at a time.
 const USUAL: usize = 4096;
 
-/// The content of such a file. They claim to be empty, and std::fs::read feels its way in pieces of 32 bytes and more: ten
-/// system calls in place of four, on the way from a launch to its first requests.
+/// The content of such a file. Without a size, std::fs::read begins with pieces of 32 bytes: ten system calls in place of
+/// four, on the way from a launch to its first requests.
 ///
 /// # Errors
 /// When the file cannot be opened or read.
 pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut content = Vec::with_capacity(USUAL);
-    // As a chain's end it has no size to ask for.
+    // `take` hides that it is a file, whose size would be asked for.
     File::open(path)?.take(u64::MAX).read_to_end(&mut content)?;
     Ok(content)
 }

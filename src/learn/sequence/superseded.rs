@@ -191,7 +191,7 @@ mod tests {
         assert!(found(&old, &new, &[]).is_empty());
         // Another directory with other files.
         assert!(found(&old, &[], &["/opt/other/file", "/opt/other/data/y"]).is_empty());
-        // One of three names, which any directory of its kind has.
+        // Of three files, only the one that every Python package has.
         let plugin = ["/lib/foo/__init__.py", "/lib/foo/core.py", "/lib/foo/io.py"];
         assert!(found(&plugin, &[], &["/lib/bar/__init__.py"]).is_empty());
         // The namesake is elsewhere: more than one name differs, or the file's own does.

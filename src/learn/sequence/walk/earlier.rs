@@ -88,7 +88,7 @@ impl<'a> SequenceBuilder<'a> {
             .iter()
             .flat_map(|pages| earlier.by_last_use(known, pages))
         {
-            // What works for the app uses it now.
+            // Helpers have used it in this launch.
             let helpers = &at.file.helpers;
             parts.extend(helpers.overlapping(&pages).map(|pages| (pages, now_s)));
             let others = helpers.missing(&pages).into_iter();
