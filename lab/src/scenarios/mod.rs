@@ -25,7 +25,7 @@ pub enum Kind {
     Live,
     /// Warm launches that are being learned live: what that costs.
     Learning,
-    /// Unprefixed launches, with the service on.
+    /// Launches that are started plainly, with the service on.
     Service,
     /// Launches with a profile that is wrong (FAST §5.2).
     Wrong,
