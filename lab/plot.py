@@ -18,21 +18,28 @@ except ImportError:
     sys.exit("this needs matplotlib: apt-get install python3-matplotlib")
 
 
-def seconds(launch):
-    """How long a launch took; None of one that was disturbed or reached no end."""
-    if launch.get("disturbed"):
-        return None
-    alone = launch["scenario"].startswith("only-")
-    ends = ["exit"] if alone else ["window", "exit", "completion"]
-    return next((launch[end] for end in ends if launch.get(end)), None)
+def is_alone(launch):
+    """Whether the prefetch alone was measured, which ends with its exit."""
+    return launch["scenario"].startswith("only-")
+
+
+def ends(launches):
+    """The event that ends launches, by drive and app, as in report.md: the first of these that any of them has."""
+    found = {}
+    for end in ("window", "exit", "completion"):
+        for launch in launches:
+            if launch.get(end) is not None and not is_alone(launch):
+                found.setdefault((launch["device"], launch["app"]), end)
+    return found
 
 
 def ratios(launches):
     """Median ratios to cold, by drive, app and scenario."""
-    times = {}
+    times, app_ends = {}, ends(launches)
     for launch in launches:
-        time = seconds(launch)
-        if time:
+        end = "exit" if is_alone(launch) else app_ends.get((launch["device"], launch["app"]))
+        time = launch.get(end)
+        if time and not launch.get("disturbed"):
             times[launch["device"], launch["app"], launch["scenario"], launch["turn"]] = time
     found = defaultdict(list)
     for (device, app, scenario, turn), time in times.items():
@@ -112,7 +119,7 @@ def main():
     directory = Path(sys.argv[1])
     with open(directory / "results.jsonl", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines if line.endswith("\n")]
-    found = ratios(record for record in records if record["record"] == "launch")
+    found = ratios([record for record in records if record["record"] == "launch"])
     for device in dict.fromkeys(device for device, _, _ in found):
         draw_launches(device, found, directory / f"launches-{device}.svg")
     for path in sorted(directory.glob("timelines/*.json")):

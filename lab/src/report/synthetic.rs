@@ -1,6 +1,7 @@
 //! Made-up results for tests of reports: what a session on one drive could leave behind.
 
 use crate::record::{Launch, Learned, Record, Session};
+use crate::scenarios;
 use crate::timeline::{Idle, Timeline};
 
 /// Apps, with their cold time in seconds and the warm share of it.
@@ -90,7 +91,7 @@ fn launch(
         0.0
     };
     let time = cold * (1.0 - (closed + skew) * (1.0 - warm)) * (1.0 + noise * 0.04);
-    let only = scenario.starts_with("only-");
+    let only = scenarios::is_prefetch_only(scenario);
     let disturbed = turn == 1 && app == "vlc" && scenario == "gsoc";
     let late = if app == "okular" { 1.18 } else { 1.04 };
     Launch {

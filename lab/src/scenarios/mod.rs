@@ -25,7 +25,7 @@ pub enum Kind {
     Live,
     /// Warm launches that are being learned live: what that costs.
     Learning,
-    /// Unprefixed launches, with the service on.
+    /// Launches that are started plainly, with the service on.
     Service,
     /// Launches with a profile that is wrong (FAST §5.2).
     Wrong,
@@ -63,7 +63,7 @@ pub const SERVICE: &str = "service";
 /// The baseline of launches on one processor.
 const ONE_CORE_COLD: &str = "one-core-cold";
 /// What the names of these begin with.
-const ONE_CORE: &str = "one-core-";
+pub const ONE_CORE: &str = "one-core-";
 /// t_ssd against t_warm, with the blocks that a cold launch read.
 pub const BOUND_AS_READ: &str = "bound-as-read";
 /// t_ssd against t_warm, with the blocks that a launch touched.

@@ -1,4 +1,4 @@
-//! What is done against waits, one thing at a time: all through the product's shield and its settings.
+//! What is done against waits, one thing at a time, by the product's shield; and what the detector saw meanwhile.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::benchmark::parse_list;
 use super::shielding::{ShieldJob, ShieldProcess};
 use crate::record::Waited;
 
-/// Shorter waits are not told, as in the service.
+/// Shorter waits are not told: the default of `paralfetch-waits`.
 const LEAST: Duration = Duration::from_millis(1);
 
 /// Longest wait for the detector's programs.

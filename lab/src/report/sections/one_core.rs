@@ -6,10 +6,11 @@ use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::{Section, head, mean_of_all};
+use crate::scenarios::ONE_CORE;
 
 /// What one processor makes of cold launches, and what a prefetcher with nothing to do adds to warm ones.
 pub fn one_core(device: &Device) -> Option<Section> {
-    let is_own = |app: &&App| app.runs.keys().any(|name| name.starts_with("one-core-"));
+    let is_own = |app: &&App| app.runs.keys().any(|name| name.starts_with(ONE_CORE));
     let apps: Vec<&App> = device.apps.iter().filter(is_own).collect();
     let text = "The app and its prefetch thread share a processor, so that whatever the thread does is taken from the app. \
                 The emulator of the drive and the display have the others.";

@@ -167,6 +167,7 @@ mod tests {
     use super::super::super::summary::devices;
     use super::*;
     use crate::record::{Launch, MissKind};
+    use crate::scenarios;
 
     fn results() -> Results {
         let launch = |app: &str, scenario: &str, seconds: f64| Launch {
@@ -174,7 +175,7 @@ mod tests {
             app: app.to_owned(),
             scenario: scenario.to_owned(),
             window: Some(seconds),
-            exit: scenario.starts_with("only-").then_some(seconds),
+            exit: scenarios::is_prefetch_only(scenario).then_some(seconds),
             app_requests: (seconds * 100.0).round() as u64,
             ..Launch::default()
         };
