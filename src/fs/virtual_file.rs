@@ -1,4 +1,4 @@
-//! Files that the kernel makes when they are read, and whose size it gives as 0: those of /proc.
+//! Files that the kernel makes when they are read, and whose size it gives as 0: those of /proc and of control groups.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,9 +13,17 @@ const USUAL: usize = 4096;
 /// # Errors
 /// When the file cannot be opened or read.
 pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    read_at_most(path, u64::MAX)
+}
+
+/// The same for so many bytes from its beginning on.
+///
+/// # Errors
+/// When the file cannot be opened or read.
+pub(crate) fn read_at_most(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::with_capacity(USUAL);
     // `take` hides that it is a file, whose size would be asked for.
-    File::open(path)?.take(u64::MAX).read_to_end(&mut content)?;
+    File::open(path)?.take(most).read_to_end(&mut content)?;
     Ok(content)
 }
 
@@ -31,6 +39,8 @@ mod tests {
             let content: Vec<u8> = (0..length).map(|i| i as u8).collect();
             std::fs::write(&path, &content).unwrap();
             assert_eq!(read(&path).unwrap(), content, "{length}");
+            let beginning = &content[..length.min(7)];
+            assert_eq!(read_at_most(&path, 7).unwrap(), beginning, "{length}");
         }
         let long = read("/proc/self/smaps").unwrap();
         assert!(long.len() > USUAL && long.ends_with(b"\n"));

@@ -131,6 +131,26 @@ fn counted_page(counts: &LaunchCounts) -> CompletionPage {
     }
 }
 
+/// Figures of a cold launch for tests: prefetching served it well.
+#[cfg(test)]
+pub fn well_prefetched() -> LaunchFigures {
+    LaunchFigures {
+        counts: LaunchCounts {
+            waiting_ns: 100_000,
+            bytes: 100,
+            ..LaunchCounts::default()
+        },
+        exited_ns: Some(1_000_000),
+        schedule_bytes: 100,
+        cold_requests: 100,
+        report: Some(PrefetchReport {
+            scheduled: 100,
+            ..PrefetchReport::default()
+        }),
+        ..LaunchFigures::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

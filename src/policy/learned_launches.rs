@@ -36,8 +36,8 @@ pub struct LearnedLaunches {
     prefetched: u32,
     /// When the last launch was learned live, in seconds since the epoch; 0: none was.
     last_s: u64,
-    /// Whether no launch since then was recorded from its beginning; while none was learned since, whether the launch
-    /// sequence that is still kept lacks its beginning.
+    /// Whether none of the launches in `count` was recorded from its beginning. While there are none: whether the launch
+    /// sequence of those before, which is kept until another launch was learned, lacks its beginning.
     #[serde(default)]
     is_partial: bool,
 }

@@ -39,6 +39,8 @@ mod types;
 pub use cold_requests::estimate_cold_requests;
 pub use dynamic::{Level, Tuning, TuningEnd};
 pub use gain::{Gain, TypicalTimes};
+#[cfg(test)]
+pub use launch_figures::well_prefetched;
 pub use launch_figures::{LaunchFigures, Warmth};
 pub use learned_launches::LearnedLaunches;
 pub use managed::Managed;

@@ -2,12 +2,12 @@
 //! On a machine with version 1, or a mixed one, memory is not counted here.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::fs::mounts::MountTable;
+use crate::fs::virtual_file;
 
 /// Longest file that is read, in bytes. memory.stat has 2 KiB.
 const MAX_FILE: u64 = 64 << 10;
@@ -266,10 +266,7 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Room for what most of them hold: they claim to be empty, and would be read in small pieces.
-    let mut bytes = Vec::with_capacity(4096);
-    File::open(path)?.take(MAX_FILE).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    virtual_file::read_at_most(path, MAX_FILE)
 }
 
 #[cfg(test)]

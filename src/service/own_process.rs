@@ -63,8 +63,8 @@ pub fn raise_priority() -> Result<(), Errno> {
     setpriority_process(None, HIGHEST)
 }
 
-/// Takes the calling thread back to the ordinary priority. For a thread that is to start at once, as its parent works, and
-/// then to go on as others do.
+/// Takes the calling thread back to the ordinary priority. A thread that inherits the event loop's priority starts at once on
+/// a busy system, too; it calls this, and goes on as other threads do.
 pub fn take_ordinary_priority() {
     if getpriority_process(None).is_ok_and(|own| own < 0) {
         // It does not fail where raising the priority did not.

@@ -112,7 +112,7 @@ impl Prefetchers {
         };
         let (packed, map) = (Arc::clone(&profile.packed), Arc::clone(&helpers));
         let load = move || {
-            // Not before: on a busy system, this thread would lose its processor between the first requests and its own.
+            // Not before it runs: on a busy system, it would first wait for a processor, behind all that the app's start wakes.
             take_ordinary_priority();
             // If the map is full, its reads count as the app's.
             let _ = map.update(&own_tid(), &launch.to_ne_bytes(), MapFlags::ANY);

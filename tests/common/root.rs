@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -28,6 +29,9 @@ const BLOCK_SIZE: [&str; 2] = ["-b", "4096"];
 /// Files that [`Root::READ_ALL`] reads, and the size of each in 4 KiB pages.
 pub const FILES: usize = 120;
 pub const PAGES: usize = 16;
+
+/// All pages of such a file.
+pub const WHOLE: Range<u64> = 0..PAGES as u64;
 
 impl Root {
     /// A command that reads all of the data.

@@ -1,17 +1,17 @@
 //! Two drives with one UUID: one that was learned, and a copy of it, as somebody has who has just moved to a new drive.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
 
-use crate::running::{Running, number, prefetched_in_the_end};
+use crate::running::{Running, make_pipe, number, prefetched_in_the_end};
 use crate::set_up;
 use common::reads::device_reads;
 use common::root::{FILES, PAGES};
-use common::{succeed, until};
+use common::until;
 
 /// What an app reads of the image's data, in bytes.
 const DATA: u64 = (FILES * PAGES * 4096) as u64;
@@ -59,18 +59,13 @@ fn what_may_lie_on_either_of_two_drives_is_read_from_neither_and_that_is_said() 
     let data = image.root.path().join("data");
     // It reads nothing before it is let: what is read ahead for it does not depend on who is faster.
     let pipe_path = elsewhere.path().join("pipe");
-    succeed(Command::new("mkfifo").arg(&pipe_path));
+    let mut pipe = make_pipe(&pipe_path);
     let script = format!(
         "#!/bin/sh\nread line < {}\ncat {}/*\n",
         pipe_path.display(),
         data.display()
     );
     fs::write(&app, script).unwrap();
-    let mut pipe = File::options()
-        .read(true)
-        .write(true)
-        .open(&pipe_path)
-        .unwrap();
     fs::set_permissions(&app, fs::Permissions::from_mode(0o755)).unwrap();
     let id = app.to_str().unwrap();
     let enabled = image.paralfetch(&["enable", id]);

@@ -12,7 +12,7 @@ use paralfetch::model::Skipped;
 use crate::running::Image;
 use crate::{Turn, set_up_on};
 use common::reads::{prefetch, profile, reads_of_launch};
-use common::root::{PAGES, Root, content};
+use common::root::{PAGES, Root, WHOLE, content};
 use common::{LoopFs, until};
 
 /// As small as XFS may be.
@@ -33,14 +33,13 @@ fn learned_on(fs_type: &'static str) -> Option<(Image, Turn)> {
 /// Whether all pages of a data file are cached.
 fn is_cached(file: &Path) -> bool {
     let file = File::open(file).unwrap();
-    let whole = 0..PAGES as u64;
-    cached(file.as_fd(), &whole).unwrap() == [whole.clone()]
+    cached(file.as_fd(), &WHOLE).unwrap() == [WHOLE]
 }
 
 /// Whether none is.
 fn is_cold(file: &Path) -> bool {
     let file = File::open(file).unwrap();
-    cached(file.as_fd(), &(0..PAGES as u64)).unwrap().is_empty()
+    cached(file.as_fd(), &WHOLE).unwrap().is_empty()
 }
 
 /// A launch whose pages were prefetched makes next to no request of its own: metadata come in by the opens of the prefetch.

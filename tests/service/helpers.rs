@@ -12,10 +12,7 @@ use crate::running::{Image, Launched, Running};
 use crate::{Turn, set_up};
 use common::fake_bus::{APP, Cgroups, make_pipes, reading, served};
 use common::lacking;
-use common::root::pages_of;
-
-/// All pages of a data file.
-const WHOLE: std::ops::Range<u64> = 0..16;
+use common::root::{WHOLE, pages_of};
 
 /// A user who has no name, and no processes but those of these tests.
 const USER: &str = "--userspec=64123:64123";

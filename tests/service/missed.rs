@@ -14,10 +14,7 @@ use crate::running::{Image, Running};
 use crate::set_up;
 use common::fake_bus::{APP, make_pipes, reading, served};
 use common::reads::{prefetch, profile, reads_of_launch};
-use common::root::pages_of;
-
-/// All pages of a data file.
-const WHOLE: std::ops::Range<u64> = 0..16;
+use common::root::{WHOLE, pages_of};
 
 /// A file that launches need from some day on.
 const NEEDED: usize = 50;

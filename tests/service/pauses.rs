@@ -8,7 +8,7 @@ use paralfetch::model::Place;
 use crate::running::{Image, Running, WAIT};
 use crate::set_up;
 use common::reads::{prefetch, profile, reads_of_launch};
-use common::root::{PAGES, pages_of};
+use common::root::{WHOLE, pages_of};
 
 /// Files that the app reads before its pause, and those that it reads after it.
 const BEFORE: Range<usize> = 10..20;
@@ -40,7 +40,7 @@ fn what_comes_after_a_pause_is_learned_by_two_launches_and_read_ahead_at_its_pla
     let mut service = image.start();
     let is_in_profile = |file: usize| {
         let pages = pages_of(&image.root.show("app"), &format!("/data/{file}"));
-        pages.into_iter().eq(0..PAGES as u64)
+        pages.into_iter().eq(WHOLE)
     };
     for has_joined in [false, true] {
         let line = launch_with_pause(&image, &mut service);
@@ -109,6 +109,6 @@ fn what_an_app_executes_after_its_launch_is_a_launch_of_its_own() {
     let shown = image.root.show("other");
     for file in AFTER {
         let pages = pages_of(&shown, &format!("/data/{file}"));
-        assert!(pages.into_iter().eq(0..PAGES as u64), "/data/{file}");
+        assert!(pages.into_iter().eq(WHOLE), "/data/{file}");
     }
 }

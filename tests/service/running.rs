@@ -1,6 +1,6 @@
 //! A running service, and what it says.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -14,7 +14,7 @@ use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
 use common::root::Root;
-use common::until;
+use common::{succeed, until};
 
 /// The setting of how many launches of an app are learned, and what it is unless a test sets it: the second launch is
 /// only prefetched.
@@ -291,6 +291,13 @@ impl Image {
         self.launch(name);
         running.launch_of(&self.id(name))
     }
+}
+
+/// Makes a pipe that an app reads a line from. It is open for both sides: nobody waits for the other to open it, which may
+/// have failed.
+pub fn make_pipe(path: &Path) -> File {
+    succeed(Command::new("mkfifo").arg(path));
+    File::options().read(true).write(true).open(path).unwrap()
 }
 
 /// An app that was launched; killed when this is dropped.

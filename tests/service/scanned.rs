@@ -1,12 +1,10 @@
 //! Beside a program that is asked before each file is opened, as scanners are.
 
 use std::ffi::CString;
-use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -16,7 +14,7 @@ use paralfetch::drive::drop_caches;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
-use crate::running::number;
+use crate::running::{make_pipe, number};
 use crate::set_up;
 
 /// How long the listener takes to answer: four times what counts as late.
@@ -118,15 +116,7 @@ fn a_launch_whose_opens_another_program_delays_is_left_alone_at_once_and_that_is
     };
     // It goes on without opening anything until somebody writes into the pipe: its prefetch ends before it does.
     image.script("app", "cat /data/*; read line < /end");
-    let pipe_path = image.root.path().join("end");
-    let made = Command::new("mkfifo").arg(&pipe_path).status().unwrap();
-    assert!(made.success());
-    // Open for both: nobody waits for the other side to open it, which may have failed.
-    let mut pipe = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&pipe_path)
-        .unwrap();
+    let mut pipe = make_pipe(&image.root.path().join("end"));
     let mut let_end = || pipe.write_all(b"\n").unwrap();
     image.enable("app");
     let id = image.id("app");

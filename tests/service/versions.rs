@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::running::{Image, Running};
 use crate::set_up;
-use common::root::{PAGES, content, pages_of};
+use common::root::{PAGES, WHOLE, content, pages_of};
 
 /// Data files of each version.
 const FILES: usize = 20;
@@ -56,7 +56,7 @@ fn assert_version(profile: &Value, present: usize) {
         for file in 0..FILES {
             let pages = pages_of(profile, &format!("/release-{version}/{file}"));
             match version == present {
-                true => assert!(pages.into_iter().eq(0..PAGES as u64), "{file}"),
+                true => assert!(pages.into_iter().eq(WHOLE), "{file}"),
                 false => assert!(pages.is_empty(), "{version}/{file}: {pages:?}"),
             }
         }

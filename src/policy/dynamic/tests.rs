@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{LaunchCounts, PrefetchReport};
+use crate::policy::well_prefetched;
 
 mod properties;
 
@@ -60,18 +60,9 @@ impl SimulatedApp {
 
 fn figures(duration_us: u64, switches: u64) -> LaunchFigures {
     LaunchFigures {
-        counts: LaunchCounts {
-            bytes: 100,
-            ..LaunchCounts::default()
-        },
         exited_ns: Some(duration_us.saturating_mul(1000)),
-        schedule_bytes: 100,
-        report: Some(PrefetchReport {
-            scheduled: 100,
-            ..PrefetchReport::default()
-        }),
         switches,
-        ..LaunchFigures::default()
+        ..well_prefetched()
     }
 }
 

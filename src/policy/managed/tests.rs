@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::{DataPages, LaunchCounts, MissedRequests, Params, PrefetchReport};
-use crate::policy::{ColdLaunch, TuningEnd, TuningRules};
+use crate::policy::{ColdLaunch, TuningEnd, TuningRules, well_prefetched};
 
 mod properties;
 
@@ -34,28 +34,9 @@ fn prefetching() -> Managed {
     app
 }
 
-/// A cold launch that prefetching served well.
-fn good() -> LaunchFigures {
-    LaunchFigures {
-        counts: LaunchCounts {
-            waiting_ns: 100_000,
-            bytes: 100,
-            ..LaunchCounts::default()
-        },
-        exited_ns: Some(1_000_000),
-        schedule_bytes: 100,
-        cold_requests: 100,
-        report: Some(PrefetchReport {
-            scheduled: 100,
-            ..PrefetchReport::default()
-        }),
-        ..LaunchFigures::default()
-    }
-}
-
-/// The same, changed.
+/// A cold launch that prefetching served well, changed.
 fn changed(change: impl FnOnce(&mut LaunchFigures)) -> LaunchFigures {
-    let mut figures = good();
+    let mut figures = well_prefetched();
     change(&mut figures);
     figures
 }
@@ -120,10 +101,10 @@ fn an_app_is_learned_until_its_pages_are_told_apart_and_now_and_then_again() {
     assert_eq!(app.phase(), Phase::Learning { attempts: 0 });
     assert_eq!(learn(&mut app, 40), Plan::Prefetch);
     for _ in 1..16 {
-        assert_eq!(launch(&mut app, good()), Decision::Keep);
+        assert_eq!(launch(&mut app, well_prefetched()), Decision::Keep);
     }
     let again = Decision::Relearn(DecisionReason::Periodic);
-    assert_eq!(launch(&mut app, good()), again);
+    assert_eq!(launch(&mut app, well_prefetched()), again);
     assert_eq!(app.plan(NOW, 1), Plan::Learn);
     assert_eq!(learn(&mut app, 40), Plan::Prefetch, "one is enough");
     // Learned anew, it takes two again.
@@ -359,7 +340,7 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
         let figures = match app.plan(NOW, 0) {
             Plan::Prefetch => {
                 count[0] += 1;
-                good()
+                well_prefetched()
             }
             Plan::Withhold => {
                 count[1] += 1;

@@ -277,13 +277,13 @@ impl Launches {
 impl FollowedLaunch {
     /// Carries an action out. Returns what happened if it failed.
     fn carry_out(&mut self, action: StateAction, outside: &mut impl Outside) -> Option<StateEvent> {
-        let counts = outside.counts(self.number);
         match action {
             StateAction::TakeReport | StateAction::StopPrefetch => {
+                let counts = outside.counts(self.number);
                 self.figures.switches = counts.map_or(0, |counts| counts.switches);
             }
             StateAction::KeepProfile { .. } | StateAction::CloseSlot | StateAction::ListenOn => {
-                self.figures.counts = counts.unwrap_or_default();
+                self.figures.counts = outside.counts(self.number).unwrap_or_default();
                 self.figures.schedule_bytes = outside.schedule_bytes(&self.start.key);
             }
             StateAction::WriteDown(_) if self.is_forgotten => return None,

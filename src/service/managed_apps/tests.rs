@@ -2,8 +2,8 @@ use std::sync::mpsc::channel;
 
 use super::*;
 use crate::learn::LearnSummary;
-use crate::model::{LaunchCounts, Learned, PrefetchReport};
-use crate::policy::{LaunchFigures, PhaseRequest, TuningEnd};
+use crate::model::Learned;
+use crate::policy::{LaunchFigures, PhaseRequest, TuningEnd, well_prefetched};
 use crate::profile::generate::sample;
 use crate::service::config::HistoryConfig;
 use crate::service::mailbox::{Inbox, mailbox};
@@ -151,19 +151,8 @@ fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
 /// A cold launch whose prefetch came too late, so that tuning takes a step.
 fn late_launch() -> LaunchFigures {
     LaunchFigures {
-        counts: LaunchCounts {
-            bytes: 100,
-            ..LaunchCounts::default()
-        },
-        exited_ns: Some(1_000_000),
-        schedule_bytes: 100,
-        cold_requests: 100,
-        report: Some(PrefetchReport {
-            scheduled: 100,
-            ..PrefetchReport::default()
-        }),
         switches: 100,
-        ..LaunchFigures::default()
+        ..well_prefetched()
     }
 }
 

@@ -227,8 +227,8 @@ impl Parts {
         let (start, counts) = (&launch.start, &launch.figures.counts);
         let profile = self.apps.profiles.get(&start.key);
         let is_live = profile.is_some_and(|profile| profile.learned_live.is_some());
-        let age_ns = Clocks::now().monotonic_ns.saturating_sub(counts.start_ns);
-        if !is_live || counts.tasks == 0 || u128::from(age_ns) >= start.limits.timeout.as_nanos() {
+        let is_past_limit = Clocks::now().monotonic_ns >= start.limits.last_ns(counts.start_ns);
+        if !is_live || counts.tasks == 0 || is_past_limit {
             return false;
         }
         let over = OverLaunch {
@@ -259,6 +259,7 @@ impl Parts {
             Err(why) => return self.warn(format!("what an app reads later is not known: {why}")),
         };
         let profile = self.apps.profiles.get(&over.key);
+        // Where many jobs wait, these reads are left to later launches, which make them again.
         let Some(profile) = profile.filter(|_| !reads.is_empty() && !self.worker.jobs.are_many())
         else {
             return;
