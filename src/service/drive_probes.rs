@@ -22,9 +22,6 @@ use crate::model::UserApp;
 use crate::profile::decode;
 use crate::schedule::formula;
 
-/// How long after a launch: the user has what he wanted by then, and the drive is still awake.
-const REST: Duration = Duration::from_secs(10);
-
 /// How long a drive that others use is left alone.
 const TRY_AGAIN: Duration = Duration::from_secs(10 * 60);
 
@@ -52,6 +49,8 @@ pub struct DriveProbes {
     latest: Option<UserApp>,
     /// When that will be some time ago; `None`: nothing is to be measured, or something is being measured.
     due: Option<Instant>,
+    /// How long after a launch: the user has what he wanted by then, and the drive is still awake.
+    pub rest: Duration,
     /// Nothing is measured before.
     not_before: Instant,
     /// The apps whose drives were looked at since the service has begun.
@@ -67,11 +66,12 @@ pub struct DriveProbes {
 }
 
 impl DriveProbes {
-    /// What is measured is kept in this directory.
-    pub fn new(state_dir: PathBuf, sysfs: Sysfs, outbox: Outbox) -> Self {
+    /// What is measured is kept in this directory. `rest`: how long after a launch that is begun.
+    pub fn new(state_dir: PathBuf, sysfs: Sysfs, rest: Duration, outbox: Outbox) -> Self {
         DriveProbes {
             latest: None,
             due: None,
+            rest,
             not_before: Instant::now(),
             looked_at: HashSet::new(),
             failed: Vec::new(),
@@ -87,7 +87,7 @@ impl DriveProbes {
     pub fn launch_ended(&mut self, key: &UserApp, now: Instant) {
         if !self.looked_at.contains(key) {
             self.latest = Some(key.clone());
-            self.due = Some((now + REST).max(self.not_before));
+            self.due = Some((now + self.rest).max(self.not_before));
         }
     }
 
@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn drives_are_looked_at_once_a_little_after_a_launch_and_later_if_others_use_them() {
         let (outbox, _inbox) = mailbox().unwrap();
-        let mut probes = DriveProbes::new(PathBuf::new(), Sysfs::default(), outbox);
+        let rest = Duration::from_secs(10);
+        let mut probes = DriveProbes::new(PathBuf::new(), Sysfs::default(), rest, outbox);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(probes.until_due(start), None);
@@ -334,14 +335,14 @@ mod tests {
         probes.launch_ended(&app("a"), at(70));
         assert_eq!(probes.until_due(at(70)), None, "it was looked at");
         probes.learned(&app("a"), at(80));
-        assert_eq!(probes.until_due(at(80)), Some(REST));
+        assert_eq!(probes.until_due(at(80)), Some(rest));
         probes.start(Vec::new()).unwrap();
         probes.launch_ended(&app("b"), at(91));
         assert_eq!(probes.until_due(at(91)), None, "it is under way");
         probes.ended(&ended(true), at(100));
         assert_eq!(probes.until_due(at(100)), Some(TRY_AGAIN));
         probes.launch_ended(&app("a"), at(800));
-        assert_eq!(probes.until_due(at(800)), Some(REST), "once more");
+        assert_eq!(probes.until_due(at(800)), Some(rest), "once more");
     }
 
     #[test]

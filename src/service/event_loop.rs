@@ -37,9 +37,6 @@ const AFTER_START: Duration = Duration::from_secs(60);
 /// How long after its start the service has come to rest: its threads have loaded, read and made ready what they need.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// How long after a loss slots of launches are looked through. A launch whose events have arrived is known by then.
-const SWEEP_AFTER: Duration = Duration::from_secs(10);
-
 /// The service.
 pub struct Service {
     pub launches: Launches,
@@ -457,14 +454,14 @@ impl Service {
     }
 
     /// Frees the slots of launches whose beginning was reported in an event that was lost. Nothing else would ever end
-    /// them.
+    /// them. A while after the loss: a launch whose events have arrived is known by then.
     fn sweep(&mut self, now: Instant) {
         let kernel = &mut self.parts.kernel;
         let lost = kernel.lost();
         if lost > self.lost {
             self.lost = lost;
-            self.sweep_at
-                .get_or_insert((now + SWEEP_AFTER, kernel.last_launch()));
+            let due = now + self.parts.config.launch.rest();
+            self.sweep_at.get_or_insert((due, kernel.last_launch()));
         }
         let Some((_, last)) = self.sweep_at.take_if(|(at, _)| *at <= now) else {
             return;

@@ -134,6 +134,7 @@ impl Parts {
         self.apps.rules = TuningRules::from(&config.tuning);
         self.apps.most_learned = config.prefetch.max_learned_launches as u32;
         self.apps.most_bytes = config.automatic.max_profiles_mib << 20;
+        self.probes.rest = config.launch.rest();
         self.configure_shield(config.writes);
         self.config = config;
         self.find_candidates();

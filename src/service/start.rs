@@ -176,6 +176,7 @@ fn assemble(
     apps.rules = TuningRules::from(&config.tuning);
     apps.most_learned = config.prefetch.max_learned_launches as u32;
     apps.most_bytes = config.automatic.max_profiles_mib << 20;
+    let rest = config.launch.rest();
     let (shield, cannot) = LaunchShield::start(places, config.writes, &outbox);
     warnings.0.extend(cannot);
     let mut abilities = abilities(&kernel, fault_around.is_some());
@@ -199,6 +200,7 @@ fn assemble(
         probes: DriveProbes::new(
             places.state_dir.clone(),
             places.sysfs.clone(),
+            rest,
             outbox.clone(),
         ),
         watchlist,

@@ -11,7 +11,7 @@ fn the_drive_of_a_profile_is_measured_and_kept() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.configure("prefetch.probe = true\n");
+    image.configure("prefetch.probe = true\n[launch]\nquiet_window_ms = 100\n");
     image.enable("app");
     let kept = image.root.state.path().join("drives.json");
     let mut service = image.start();

@@ -103,6 +103,7 @@ fn slots_of_launches_that_were_not_reported_are_swept() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
+    image.configure("[launch]\nquiet_window_ms = 100\n");
     image.enable("app");
     let mut service = image.start();
     image.learn_in_the_end(&mut service, "app");

@@ -55,6 +55,13 @@ impl Default for LaunchConfig {
     }
 }
 
+impl LaunchConfig {
+    /// How long after a launch nothing of it is under way any more, and its user has what he wanted: ten windows.
+    pub fn rest(&self) -> Duration {
+        10 * Duration::from_millis(self.quiet_window_ms)
+    }
+}
+
 impl From<&LaunchConfig> for LaunchLimits {
     fn from(launch: &LaunchConfig) -> LaunchLimits {
         LaunchLimits {
