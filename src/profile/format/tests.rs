@@ -125,7 +125,7 @@ fn shared_prefixes_cannot_multiply() {
     let mut profile = sample("/bin/true");
     let long = [b"/".as_slice(), &[b'a'; 4_000]].concat();
     profile.files[0].path = Some(long);
-    profile.files = vec![profile.files[0].clone(); limits::MAX_FILES];
+    profile.files = vec![profile.files[0].clone(); limits::MAX_PATH_BYTES / 4_000 + 1];
     let file = seal(&contents(&profile).expect("serialisable"));
     assert!(file.len() < 16 << 10);
     let too_large = |result| matches!(result, Err(FormatError::TooLarge { .. }));
