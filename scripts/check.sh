@@ -67,7 +67,8 @@ unit_tests() {
     return "$status"
 }
 
-check() {
+# What needs no compiler, and the unit tests.
+check_quickly() {
     find_cargo || die "no cargo $(rust_floor) or newer: run 'make setup'"
     command -v shellcheck >/dev/null || die "shellcheck is missing: run 'make setup'"
     begin_log
@@ -76,14 +77,14 @@ check() {
     part "Words" "$REPO/scripts/check_words.sh"
     part "Names in the documentation" "$REPO/scripts/check_docs.py"
     part "Scripts" scripts
-    part "Lints" lints
     part "Version and copyright" release_notes
-    part "Links in the code's documentation" documentation
     part "Unit tests" unit_tests
 }
 
-# scripts/test.sh goes on from here.
+# scripts/test.sh goes on after check_quickly, and does the others beside its tests.
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
-    check
+    check_quickly
+    part "Lints" lints
+    part "Links in the code's documentation" documentation
     finish
 fi

@@ -99,6 +99,49 @@ run_program() {
         timeout "$((PROGRAM_MINUTES + 1))m" tee -a "$TESTS_LOG"
 }
 
+# Parts that go on beside others: process of each name.
+declare -A BEHIND=()
+# Ends the log of one that has passed.
+BEHIND_PASSED="passed"
+
+# behind NAME COMMAND…: begins a part that goes on beside others; what it says goes into a log of its own.
+behind() {
+    trap end_run EXIT
+    (
+        set -e
+        "${@:2}"
+        echo "$BEHIND_PASSED"
+    ) >"$TARGET_DIR/$1.log" 2>&1 </dev/null &
+    BEHIND[$1]=$!
+}
+
+# finish_behind NAME: waits for its verdict, which is read from its log: parts are subshells, which cannot wait for another's
+# child. The limit is for a process id that has passed to another process meanwhile.
+finish_behind() {
+    local log=$TARGET_DIR/$1.log
+    timeout "$((PROGRAM_MINUTES + 2))m" tail --pid="${BEHIND[$1]}" --lines=+1 --follow "$log"
+    [[ $(tail --lines=1 "$log") == "$BEHIND_PASSED" ]]
+}
+
+# end_tree PID: asks a process and all that it has started to end. Ctrl-C does not reach what runs in the background, and
+# timeout(1) only passes on what reaches itself.
+end_tree() {
+    local children=() child
+    # The line has no end, and is missing where the process has ended.
+    { read -ra children <"/proc/$1/task/$1/children"; } 2>/dev/null || true
+    for child in "${children[@]}"; do end_tree "$child"; done
+    # It may have ended with its child.
+    as_root kill "$1" 2>/dev/null || true
+}
+
+# end_run: at the end of the script, whatever ends it.
+end_run() {
+    local pid
+    # Those of ours alone: the number of one that has ended may be another process's.
+    for pid in $(jobs -rp); do end_tree "$pid"; done
+    resume_reclaim
+}
+
 # What pause_reclaim switched off.
 PAUSED=()
 
@@ -108,7 +151,7 @@ pause_reclaim() {
     local state
     for state in /sys/kernel/mm/damon/admin/kdamonds/*/state; do
         [[ -e $state && $(cat "$state") == on ]] || continue
-        trap resume_reclaim EXIT
+        trap end_run EXIT
         PAUSED+=("$state")
         as_root tee "$state" <<<off >/dev/null || warn "$state: cannot be switched off; the host may page out what tests read"
     done
