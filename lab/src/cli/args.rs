@@ -167,9 +167,9 @@ pub struct Run {
     /// may take 900.
     #[arg(long, default_value_t = 120, value_name = "S", value_parser = clap::value_parser!(u64).range(5..=3600))]
     pub timeout: u64,
-    /// Do not record timelines, nor judge misses.
-    #[arg(long)]
-    pub no_timelines: bool,
+    /// Do not judge misses, for which each app is launched once more.
+    #[arg(long, alias = "no-timelines")]
+    pub no_misses: bool,
     /// Do not check the drive against its claims first.
     #[arg(long)]
     pub no_check: bool,

@@ -123,7 +123,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
         lessons: args.lessons,
         runs: args.runs,
         launches: args.launches,
-        timelines: !args.no_timelines,
+        misses: !args.no_misses,
         check: !args.no_check,
         timeout: args.timeout,
         out: args.out,

@@ -43,8 +43,8 @@ pub struct Job {
     pub runs: u32,
     /// Launches of each round with the service on.
     pub launches: u32,
-    /// Whether to record timelines.
-    pub timelines: bool,
+    /// Whether to judge misses.
+    pub misses: bool,
     /// Longest launch, in seconds.
     pub timeout: u64,
 }

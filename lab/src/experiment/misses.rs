@@ -46,7 +46,7 @@ pub(super) fn missing(
     };
     std::iter::once(JUDGED)
         .chain(sweeps)
-        .filter(|_| job.timelines && app.window.is_some())
+        .filter(|_| job.misses && app.window.is_some())
         .filter(is_learned)
         .filter(|scenario| !path(job, &app.name, *scenario).exists())
         .collect()

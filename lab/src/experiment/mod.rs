@@ -27,7 +27,7 @@ mod served;
 pub mod service;
 pub mod service_state;
 pub mod session;
-mod timelines;
+mod stretches;
 mod together;
 pub mod turns;
 mod wait;

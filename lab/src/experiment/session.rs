@@ -44,8 +44,8 @@ pub struct SessionOptions {
     pub runs: u32,
     /// Launches of each round with the service on.
     pub launches: u32,
-    /// Whether to record a timeline of a cold and of a prefetched launch of each app.
-    pub timelines: bool,
+    /// Whether to watch a prefetched launch of each app, for its misses.
+    pub misses: bool,
     /// Whether to check the drive against its claims first.
     pub check: bool,
     /// Longest launch, in seconds.
@@ -169,7 +169,7 @@ fn jobs(
         lessons: 0,
         runs: asked.runs,
         launches: asked.launches,
-        timelines: asked.timelines,
+        misses: asked.misses,
         timeout: asked.timeout,
     };
     let mut all = Vec::new();

@@ -13,7 +13,6 @@ use super::live::LiveLearning;
 use super::misses;
 use super::progress::Progress;
 use super::served;
-use super::timelines;
 use super::turns::{Task, launches, missing};
 use super::writer::WrittenDrive;
 use crate::apps::App;
@@ -66,10 +65,7 @@ impl Work {
             task.scenario != Scenario::Service || !served::is_done(&done, task, self.job.launches)
         });
         let known = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
-        if tasks.is_empty()
-            && timelines::missing(&self.job, &scenarios, &app, &known).is_empty()
-            && misses::missing(&self.job, &scenarios, &app, &known).is_empty()
-        {
+        if tasks.is_empty() && misses::missing(&self.job, &scenarios, &app, &known).is_empty() {
             return Ok(());
         }
         self.settle(&app)?;
@@ -97,9 +93,6 @@ impl Work {
                 self.measure(prepared, &task, &mut progress)?;
             }
             is_warm = !task.scenario.is_prefetch_only();
-        }
-        for wanted in timelines::missing(&self.job, &scenarios, &app, &store) {
-            timelines::record(self, prepared, wanted)?;
         }
         for judged in misses::missing(&self.job, &scenarios, &app, &store) {
             misses::record(self, prepared, judged)?;

@@ -35,7 +35,7 @@ pub use calls::{Call, Calls};
 pub use learned::{LearnedApp, LearnedSet, LearningRun};
 pub use lessons::{CommonPages, by_lessons};
 pub use method::Method;
-pub use pages::{Completion, common_sequence};
+pub use pages::{Completion, common_sequence, read_pages};
 pub use plan::{Plan, PlannedDrive, plan, swept_plan};
 pub use running::{Report, Running, together};
 pub use swept::{Swept, SweptParameter};

@@ -4,13 +4,13 @@ mod checks;
 mod company;
 mod effort;
 mod figures;
-mod idle;
 mod launches;
 mod learned;
 mod lessons;
 mod misses;
 mod one_core;
 mod service;
+mod stretches;
 mod sweeps;
 mod together;
 mod wrong;
@@ -20,7 +20,6 @@ use super::format::or_nothing;
 use super::stats::{Estimate, Statistic};
 use super::summary::Device;
 use super::table::Table;
-pub use idle::idle_stretches;
 
 /// A part of a device's report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +71,7 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         learned::learned(device),
         checks::ends(device),
         checks::disturbed(device),
+        stretches::stretches(device),
     ];
     let rounds = service::rounds(device)
         .into_iter()
