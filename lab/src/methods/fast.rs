@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use paralfetch::drive::Sysfs;
+use paralfetch::fs::blockdev;
+use paralfetch::fs::mounts::MountTable;
 use paralfetch::model::Profile;
 use paralfetch::model::{PAGE_SIZE, Place, Span};
 use rustix::fs::{Advice, Dir, Mode, OFlags, ResolveFlags, fadvise, fstat, openat2};
@@ -43,11 +45,10 @@ impl Walk<'_> {
     /// Makes the calls, in order, until they end or `stop` is set.
     pub fn run(&self, calls: &Calls) -> Report {
         let begun = Instant::now();
-        let dev = fstat(&self.root).map(|stat| stat.st_dev);
+        let stat = fstat(&self.root).ok().zip(MountTable::read().ok());
+        let drive = stat.map(|(stat, mounts)| blockdev::below(stat.st_dev, &mounts));
         // VM_READAHEAD_PAGES, the kernel's default, where sysfs does not say.
-        let limit = dev
-            .ok()
-            .and_then(|dev| Sysfs::default().readahead_limit(dev));
+        let limit = drive.and_then(|drive| Sysfs::default().readahead_limit(drive));
         let mut progress = Progress {
             files: HashMap::new(),
             chunk: limit.unwrap_or(128 << 10) / PAGE_SIZE,
