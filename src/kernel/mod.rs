@@ -30,6 +30,7 @@ mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use event::kernel_dev;
+pub use globals::LAUNCHES;
 pub use launch_event::{LaunchEvent, LaunchEventKind};
 pub use launcher::StartMark;
 pub use libbpf_log::capture as capture_libbpf_log;
