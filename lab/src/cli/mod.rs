@@ -17,6 +17,7 @@ use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::service_state::Serve;
 use crate::experiment::session::{self, Ended, SessionOptions};
+use crate::experiment::work;
 use crate::scenarios::Scenario;
 use crate::writes::benchmark::Benchmark;
 use crate::writes::measures::Measure;
@@ -62,9 +63,9 @@ fn run(command: Command) -> Result<ExitCode> {
             linger,
             data,
         } => try_apps(&image, linger, &data)?,
-        Command::Job { job } => serde_json::from_str::<Job>(&job)
-            .context("this is no job")?
-            .run()?,
+        Command::Job { job } => {
+            work::perform(serde_json::from_str::<Job>(&job).context("this is no job")?)?;
+        }
         Command::StartApp { start } => {
             let start: Start =
                 serde_json::from_str(&start).context("this is no start of an app")?;

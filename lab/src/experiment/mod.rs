@@ -31,5 +31,5 @@ mod stretches;
 mod together;
 pub mod turns;
 mod wait;
-mod work;
+pub mod work;
 pub mod writer;

@@ -1,5 +1,7 @@
 //! The work of one process: learning an app, launching it in turns, recording the launches.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use paralfetch::bench::completion::{self, FoundCompletion};
 use paralfetch::kernel::{RecorderPool, TraceMode};
@@ -34,6 +36,29 @@ pub(super) struct PreparedApp<'a> {
     pub other: Option<&'a LearnedStore>,
     /// Its completion block, where launches can be timed by it.
     pub completion: Option<&'a FoundCompletion>,
+}
+
+/// Does a job. Belongs to the process's main thread.
+///
+/// # Errors
+/// What could not be launched, learned or written.
+pub fn perform(job: Job) -> Result<()> {
+    let launcher = Launcher::new(&job.root, &job.drive, Duration::from_secs(job.timeout))?;
+    let display = Display::of_environment()?;
+    let (journal, records) = Journal::open(&job.out)?;
+    let mut work = Work {
+        launcher,
+        display,
+        journal,
+        job,
+    };
+    if work.job.lessons > 0 {
+        work.lessons(&records)
+    } else if work.job.apps.len() > 1 {
+        work.together(&records)
+    } else {
+        work.one_app(&records)
+    }
 }
 
 /// A job under way.

@@ -84,7 +84,7 @@ fn cut_short(launches: &[(&str, &Stretches)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::device;
     use super::*;
     use crate::record::Learned;
 
@@ -100,7 +100,7 @@ mod tests {
             learned: launches.iter().map(learned).collect(),
             ..Results::default()
         };
-        stretches(&devices(&results)[0])
+        stretches(&device(results))
     }
 
     #[test]
