@@ -12,12 +12,13 @@ use paralfetch::schedule::formula;
 
 use crate::apps::{self, App, Start};
 use crate::drive::{self, Disk, DriveProfile};
-use crate::experiment::idle::Awake;
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::service_state::Serve;
 use crate::experiment::session::{self, Ended, SessionOptions};
 use crate::experiment::work;
+use crate::machine::Awake;
+use crate::namespace::private_namespace;
 use crate::scenarios::Scenario;
 use crate::writes::benchmark::Benchmark;
 use crate::writes::measures::Measure;
@@ -156,6 +157,7 @@ fn write(args: args::Writes) -> Result<()> {
         Some(node) => Disk::profile(node)?,
         None => one_drive(&args.device, &args.data)?,
     };
+    let out = args.out;
     writes::session::run(&WritesOptions {
         drive,
         disk: args.disk,
@@ -170,9 +172,10 @@ fn write(args: args::Writes) -> Result<()> {
         waits: args.waits,
         discard: args.discard,
         image_dir: args.image_dir,
-        out: args.out,
+        out: out.clone(),
         json: args.json,
-    })
+    })?;
+    out.map_or(Ok(()), |out| report::write(&out))
 }
 
 fn all_apps(data: &Data) -> Result<Vec<App>> {
@@ -227,7 +230,7 @@ fn read(path: &Path) -> Result<String> {
 fn check_drives(name: &str, data: &Data) -> Result<()> {
     let drives = some_drives(name, data)?;
     let awake = Awake::set()?;
-    image::private_namespace()?;
+    private_namespace()?;
     let mut outside = Vec::new();
     for profile in drives {
         println!("{}: {}", profile.name, profile.title);
@@ -261,7 +264,7 @@ fn some_drives(name: &str, data: &Data) -> Result<Vec<DriveProfile>> {
 fn probe_drives(name: &str, data: &Data) -> Result<()> {
     let drives = some_drives(name, data)?;
     let awake = Awake::set()?;
-    image::private_namespace()?;
+    private_namespace()?;
     let mut outside = Vec::new();
     for profile in drives {
         println!("{}: {}", profile.name, profile.title);

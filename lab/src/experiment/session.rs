@@ -10,13 +10,14 @@ use paralfetch::model::DriveCosts;
 use paralfetch::process::{AppStatus, Command, Spawn, Supervisor};
 use paralfetch::schedule::formula;
 
-use super::idle::Awake;
 use super::job::Job;
-use super::journal::Journal;
 use crate::apps::{self, App};
 use crate::display::Display;
 use crate::drive::{self, Drive, DriveProfile, Scheduler};
 use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
+use crate::journal::Journal;
+use crate::machine::Awake;
+use crate::namespace::private_namespace;
 use crate::record::{Record, Session};
 use crate::report;
 use crate::scenarios::Scenario;
@@ -77,7 +78,7 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     // Before the namespace: what puts the knob back must not keep the mounts.
     let awake = Awake::set()?;
     // Everything that is mounted here goes with the last process of this namespace.
-    image::private_namespace()?;
+    private_namespace()?;
     let directory = asked.image.parent().unwrap_or(Path::new("/"));
     let work = Workplace::new(directory)?;
     let lock = Lock::shared(&asked.image)?;

@@ -8,7 +8,6 @@ use paralfetch::kernel::{RecorderPool, TraceMode};
 
 use super::disturbance::judge;
 use super::job::Job;
-use super::journal::Journal;
 use super::launcher::{Launcher, MeasuredLaunch, Request};
 use super::learned_store::LearnedStore;
 use super::live::LiveLearning;
@@ -19,6 +18,7 @@ use super::turns::{Task, launches, missing};
 use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
+use crate::journal::Journal;
 use crate::methods::{LearningRun, Method, Plan, PlannedDrive, WrongProfile, plan, swept_plan};
 use crate::processes::cpu_of;
 use crate::record::{Launch, Record};

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::escape::markdown as escape;
 use super::sections::{Section, of_device};
 use super::summary::Device;
 use crate::scenarios;
+use crate::tables::escaped as escape;
 
 /// The whole report; `notes` are remarks on the file that it was made from.
 pub fn page(devices: &[Device], notes: &[String]) -> String {

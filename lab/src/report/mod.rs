@@ -5,14 +5,10 @@
 
 pub mod app;
 pub mod compare;
-mod escape;
-pub mod format;
 pub mod load;
 pub mod markdown;
 pub mod sections;
-pub mod stats;
 pub mod summary;
-pub mod table;
 
 #[cfg(test)]
 mod synthetic;

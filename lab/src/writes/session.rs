@@ -20,11 +20,11 @@ use super::run::{BenchmarkJob, Running};
 use super::tables;
 use super::writer::{Kind, WriterJob};
 use crate::drive::{Disk, Drive, DriveProfile, Scheduler};
-use crate::experiment::idle::Awake;
-use crate::experiment::journal::Journal;
-use crate::image::{MountPoint, Workplace, private_namespace};
+use crate::image::{MountPoint, Workplace};
+use crate::journal::Journal;
+use crate::machine::Awake;
+use crate::namespace::private_namespace;
 use crate::record::{Record, Session, Written};
-use crate::report;
 
 /// A backlog that has become smaller by less than one part of so many in [`WritesOptions::settle`] has settled.
 const SETTLED: u64 = 40;
@@ -93,10 +93,7 @@ pub fn run(asked: &WritesOptions) -> Result<()> {
     if !asked.json {
         print!("{}", tables::page(&done));
     }
-    match &asked.out {
-        Some(out) => report::write(out),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn written(record: Record) -> Option<Written> {

@@ -1,12 +1,12 @@
 //! What launches cost the processors (FAST §5.2 and Paralfetch §5.5).
 
 use super::super::app::App;
-use super::super::format::{or_nothing, ratio, seconds};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use crate::record::Effort;
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, ratio, seconds};
 
 /// Processor time and context switches of launches, by those of cold ones.
 pub fn effort(device: &Device) -> Option<Section> {

@@ -2,11 +2,11 @@
 
 use paralfetch::model::PAGE_SIZE;
 
-use super::super::format::{mebibytes, or_nothing, ratio};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use crate::record::{Lessons, LessonsStep};
+use crate::tables::Table;
+use crate::tables::format::{mebibytes, or_nothing, ratio};
 
 /// How the lessons were learned, and what is kept of them.
 struct Way {

@@ -1,11 +1,11 @@
 //! What prefetched launches still read themselves.
 
-use super::super::format::{listed, or_nothing, tenths};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use crate::record::Missed;
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{listed, or_nothing, tenths};
 
 /// Misses of one more launch of each app, with their reasons.
 pub fn misses(device: &Device) -> Option<Section> {

@@ -1,12 +1,12 @@
 //! Launches that share a processor with their prefetcher (Paralfetch §5.5).
 
 use super::super::app::App;
-use super::super::format::{ratio, seconds};
-use super::super::stats::median;
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, head, mean_of_all};
 use crate::scenarios::ONE_CORE;
+use crate::tables::Table;
+use crate::tables::format::{ratio, seconds};
+use crate::tables::stats::median;
 
 /// What one processor makes of cold launches, and what a prefetcher with nothing to do adds to warm ones.
 pub fn one_core(device: &Device) -> Option<Section> {

@@ -1,10 +1,10 @@
 //! A section of a report, and tables by app.
 
 use super::super::app::App;
-use super::super::format::or_nothing;
-use super::super::stats::{Estimate, Statistic};
 use super::super::summary::Device;
-use super::super::table::Table;
+use crate::tables::Table;
+use crate::tables::format::or_nothing;
+use crate::tables::stats::{Estimate, Statistic};
 
 /// A part of a device's report.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,11 +3,11 @@
 
 use paralfetch::model::LaunchLimits;
 
-use super::super::format::{or_nothing, seconds};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use crate::record::Stretches;
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, seconds};
 
 /// Bounds of the groups that stretches are counted in, in microseconds.
 const BOUNDS: [(u64, u64, &str); 4] = [

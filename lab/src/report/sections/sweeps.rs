@@ -1,12 +1,12 @@
 //! Launch times over the values of one scheduling parameter (Paralfetch, Figures 4, 6, 7 and 8).
 
 use super::super::app::App;
-use super::super::format::{or_nothing, ratio, seconds, tenths};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, head, mean_of_all};
 use crate::record::Missed;
 use crate::scenarios::{SWEEP, SWEEP_ALONE, unnumbered};
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, ratio, seconds, tenths};
 
 /// A parameter as the report describes it.
 struct Sweep {

@@ -1,12 +1,12 @@
 //! Several apps launched at once (FAST, Figure 8).
 
 use super::super::app::App;
-use super::super::format::{or_nothing, ratio, seconds};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use super::company::against;
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, ratio, seconds};
 
 const COLD: &str = "together-cold";
 
