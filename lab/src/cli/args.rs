@@ -186,9 +186,6 @@ pub struct Writes {
     /// Name of the drive's profile.
     #[arg(long, default_value = "nvme")]
     pub device: String,
-    /// Instead, a whole disk of the machine's that nobody uses, such as /dev/vdb. What is on it is lost.
-    #[arg(long, value_name = "NODE", conflicts_with = "device")]
-    pub disk: Option<PathBuf>,
     /// The I/O scheduler of the drive: none, mq-deadline or bfq.
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,

@@ -11,7 +11,7 @@ use clap::Parser;
 use paralfetch::schedule::formula;
 
 use crate::apps::{self, App, Start};
-use crate::drive::{self, Disk, DriveProfile};
+use crate::drive::{self, DriveProfile};
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::service_state::Serve;
@@ -153,14 +153,10 @@ fn measure(args: args::Run) -> Result<ExitCode> {
 
 /// Measures operations beside a writer.
 fn write(args: args::Writes) -> Result<()> {
-    let drive = match &args.disk {
-        Some(node) => Disk::profile(node)?,
-        None => one_drive(&args.device, &args.data)?,
-    };
+    let drive = one_drive(&args.device, &args.data)?;
     let out = args.out;
     writes::session::run(&WritesOptions {
         drive,
-        disk: args.disk,
         scheduler: args.drive_scheduler,
         benchmarks: Benchmark::parse_list(&args.benchmarks)?,
         writer: args.writer,

@@ -111,9 +111,7 @@ pub struct MeasuredLaunch {
     pub effort: Option<Effort>,
     /// What each of the plans did.
     pub prefetched: Vec<methods::Report>,
-    /// The start, CLOCK_MONOTONIC in nanoseconds.
-    pub begun_ns: u64,
-    /// When the launch was over, by the same clock.
+    /// When the launch was over, CLOCK_MONOTONIC in nanoseconds.
     pub over_ns: u64,
     /// The system's counters at the start.
     pub before: Counters,
@@ -270,7 +268,6 @@ impl Launcher {
             cpu,
             effort,
             prefetched: prefetched?,
-            begun_ns: begun,
             over_ns,
             before,
             after,

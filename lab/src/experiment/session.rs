@@ -16,7 +16,7 @@ use crate::display::Display;
 use crate::drive::{self, Drive, DriveProfile, Scheduler};
 use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
 use crate::journal::Journal;
-use crate::machine::Awake;
+use crate::machine::{self, Awake};
 use crate::namespace::private_namespace;
 use crate::record::{Record, Session};
 use crate::report;
@@ -100,10 +100,9 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     // After the drive has taken its memory, and before launches take theirs.
     awake.back_memory()?;
     let (mut journal, _) = Journal::open(&out)?;
-    let description = describe(&drive, asked)?;
     journal.add(&Record::Session(Session {
         costs,
-        ..conditions(&drive, asked, description)?
+        ..conditions(&drive, asked)?
     }))?;
     drop(journal);
 
@@ -256,26 +255,13 @@ fn describe(drive: &Drive, asked: &SessionOptions) -> Result<String> {
     Ok(words)
 }
 
-fn conditions(drive: &Drive, asked: &SessionOptions, description: String) -> Result<Session> {
+/// Under which conditions launches are made; the drive is checked for that if it is asked for.
+fn conditions(drive: &Drive, asked: &SessionOptions) -> Result<Session> {
     let queue = format!("/sys/block/{}/queue/read_ahead_kb", drive.name());
     let read_ahead = fs::read_to_string(&queue).with_context(|| format!("cannot read {queue}"))?;
-    let memory = rustix::system::sysinfo();
-    let gib = (memory.totalram as f64 * f64::from(memory.mem_unit) / (1u64 << 30) as f64).round();
-    let processors = std::thread::available_parallelism()?;
+    let read_ahead = read_ahead.trim().parse();
     Ok(Session {
-        started: jiff::Timestamp::now().as_second().unsigned_abs(),
-        device: asked.drive.name.clone(),
-        drive: description,
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
-        machine: format!("{processors} processors, {gib} GiB"),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        read_ahead_kb: read_ahead
-            .trim()
-            .parse()
-            .context("read_ahead_kb is no number")?,
-        costs: None,
+        read_ahead_kb: read_ahead.context("read_ahead_kb is no number")?,
+        ..machine::session(&asked.drive.name, describe(drive, asked)?)?
     })
 }

@@ -19,6 +19,7 @@ use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
 use crate::journal::Journal;
+use crate::machine::now;
 use crate::methods::{LearningRun, Method, Plan, PlannedDrive, WrongProfile, plan, swept_plan};
 use crate::processes::cpu_of;
 use crate::record::{Launch, Record};
@@ -187,22 +188,30 @@ impl Work {
         Ok(())
     }
 
-    /// Launches up to [`TRIES`] times: one failed launch must not end an hour's session.
-    fn try_launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
-        let name = &prepared.app.name;
+    /// Does something up to [`TRIES`] times: one launch that fails must not end an hour's session.
+    pub(super) fn again<T>(
+        &mut self,
+        what: &str,
+        mut act: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         let mut tries = 1;
         loop {
-            match self.launch(prepared, scenario) {
-                Ok(record) => return Ok(record),
+            match act(self) {
+                Ok(done) => return Ok(done),
                 Err(error)
                     if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
                 {
-                    return Err(error.context(format!("{name} {scenario}")));
+                    return Err(error.context(what.to_owned()));
                 }
-                Err(error) => eprintln!("\nlab: {name} {scenario}: {error:#}; again"),
+                Err(error) => eprintln!("\nlab: {what}: {error:#}; again"),
             }
             tries += 1;
         }
+    }
+
+    fn try_launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
+        let what = format!("{} {scenario}", prepared.app.name);
+        self.again(&what, |work| work.launch(prepared, scenario))
     }
 
     fn launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
@@ -326,7 +335,7 @@ impl Work {
             device: self.job.device.clone(),
             app: app.to_owned(),
             scenario: scenario.to_string(),
-            started: jiff::Timestamp::now().as_second().unsigned_abs(),
+            started: now(),
             ..Launch::default()
         }
     }

@@ -213,15 +213,6 @@ impl Running {
         self.end(None)
     }
 
-    /// As [`Running::finish`], but lets the prefetch go on to the end of its plan for up to `limit`:
-    /// for launches that are timed by something that comes before the last of them.
-    ///
-    /// # Errors
-    /// When the thread does not end.
-    pub fn finish_within(mut self, limit: Duration) -> Result<Report> {
-        self.end(Some(limit))
-    }
-
     /// Ends the prefetch, at once or after `limit`, and waits for the thread.
     fn end(&mut self, limit: Option<Duration>) -> Result<Report> {
         let report = match std::mem::replace(&mut self.work, Work::Over(None)) {
@@ -268,15 +259,4 @@ impl Drop for Running {
             eprintln!("lab: {error:#}");
         }
     }
-}
-
-/// Starts the plans of several apps that are launched at once, each with a thread of its own.
-///
-/// # Errors
-/// As [`Running::start`]; those that had been started are ended then.
-pub fn together(plans: &[Plan], root: &Path) -> Result<Vec<Running>> {
-    plans
-        .iter()
-        .map(|plan| Running::start(plan, root))
-        .collect()
 }

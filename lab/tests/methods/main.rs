@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use common::harness;
 use lab::methods::{
     BlockMap, Call, Completion, LearnedApp, LearningRun, Method, Plan, PlannedDrive, Running, plan,
-    together,
 };
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::KnobError;
@@ -230,11 +229,6 @@ fn told_to_end(image: &Image, learned: &LearnedApp) {
         );
         until_alone();
 
-        let minute = Duration::from_secs(60);
-        let report = image.with_empty_caches(|| started().finish_within(minute).unwrap());
-        assert!(!report.cut_short, "{report:?}");
-        until_alone();
-
         // Dropped on the way, as by an error elsewhere.
         image.with_empty_caches(|| drop(started()));
         until_alone();
@@ -254,17 +248,18 @@ fn warm(image: &Image, learned: &LearnedApp) {
 fn several(image: &Image, learned: &LearnedApp) {
     let plans = [Method::Infill, Method::Fast].map(|method| planned(method, learned));
     let reads = image.fewest_reads(|| {
-        let running = together(&plans, image.root()).unwrap();
-        let finish = |mut running: Running| {
+        let running = plans
+            .each_ref()
+            .map(|plan| Running::start(plan, image.root()).unwrap());
+        let methods = running.map(|mut running| {
             running.hold().unwrap();
             running.finish().unwrap().method
-        };
-        let methods: Vec<Method> = running.into_iter().map(finish).collect();
+        });
         assert_eq!(methods, [Method::Infill, Method::Fast]);
     });
     assert_eq!(reads, 0);
     let nowhere = Path::new("/proc/nowhere");
-    let error = together(&[planned(Method::Fast, learned)], nowhere)
+    let error = Running::start(&planned(Method::Fast, learned), nowhere)
         .err()
         .unwrap();
     assert!(format!("{error:#}").contains("/proc/nowhere"), "{error:#}");
