@@ -37,6 +37,6 @@ pub use lessons::{CommonPages, by_lessons};
 pub use method::Method;
 pub use pages::{Completion, common_sequence, read_pages};
 pub use plan::{Plan, PlannedDrive, plan, swept_plan};
-pub use running::{Report, Running};
+pub use running::Running;
 pub use swept::{Swept, SweptParameter};
 pub use wrong::WrongProfile;
