@@ -19,6 +19,7 @@ mod journal;
 mod machine;
 pub mod methods;
 mod namespace;
+mod noise;
 mod processes;
 pub mod record;
 pub mod report;

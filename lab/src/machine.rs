@@ -120,8 +120,7 @@ impl Awake {
 /// # Errors
 /// When the number of processors is not known.
 pub fn session(device: &str, drive: String) -> Result<Session> {
-    let memory = rustix::system::sysinfo();
-    let gib = (memory.totalram as f64 * f64::from(memory.mem_unit) / (1u64 << 30) as f64).round();
+    let gib = (memory_bytes() as f64 / (1u64 << 30) as f64).round();
     let processors = std::thread::available_parallelism()?;
     Ok(Session {
         started: now(),
@@ -135,6 +134,12 @@ pub fn session(device: &str, drive: String) -> Result<Session> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Session::default()
     })
+}
+
+/// The machine's memory, in bytes.
+pub fn memory_bytes() -> u64 {
+    let memory = rustix::system::sysinfo();
+    memory.totalram * u64::from(memory.mem_unit)
 }
 
 /// Seconds since the epoch.

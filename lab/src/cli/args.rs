@@ -213,9 +213,6 @@ pub struct Writes {
     /// See who waits for what in every run, with the product's detector.
     #[arg(long)]
     pub waits: bool,
-    /// Mount with discard, as phones do.
-    #[arg(long)]
-    pub discard: bool,
     /// Add the results to this directory; what is there already is not measured again.
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,

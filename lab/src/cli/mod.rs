@@ -166,7 +166,6 @@ fn write(args: args::Writes) -> Result<()> {
         limit: args.limit,
         settle: Duration::from_millis(args.settle_ms),
         waits: args.waits,
-        discard: args.discard,
         image_dir: args.image_dir,
         out: out.clone(),
         json: args.json,

@@ -22,7 +22,7 @@ use super::writer::{Kind, WriterJob};
 use crate::drive::{Drive, DriveProfile, Scheduler};
 use crate::image::{MountPoint, Workplace};
 use crate::journal::Journal;
-use crate::machine::{self, Awake, now};
+use crate::machine::{self, Awake, memory_bytes, now};
 use crate::namespace::private_namespace;
 use crate::record::{Record, Session, Written};
 
@@ -58,8 +58,6 @@ pub struct WritesOptions {
     pub settle: Duration,
     /// Whether to see who waits in every run.
     pub waits: bool,
-    /// Whether blocks that are freed are discarded at once, as on a phone.
-    pub discard: bool,
     /// Directory of images and of the session's own files.
     pub image_dir: PathBuf,
     /// Where results go; `None`: nowhere but to standard output.
@@ -118,15 +116,13 @@ fn measure(
     let work = Workplace::new(&asked.image_dir)?;
     let lab = std::env::current_exe().context("cannot tell where this program is")?;
     let dirty = Dirty::read()?;
-    let memory = rustix::system::sysinfo();
-    let memory = memory.totalram * u64::from(memory.mem_unit);
     let bytes = asked
         .writer_bytes
-        .unwrap_or_else(|| dirty::file_size(&dirty, memory));
+        .unwrap_or_else(|| dirty::file_size(&dirty, memory_bytes()));
     // Half as much again: blocks are free only once the journal says so.
     let drive = empty_drive(asked, bytes + bytes / 2 + ROOM, work.path(), &lab)?;
     let point = MountPoint::new(work.path())?;
-    let place = Place::mount(&drive, point.path(), asked.discard)?;
+    let place = Place::mount(&drive, point.path())?;
     let session = conditions(asked, bytes, &dirty)?;
     if let Some(journal) = &mut journal {
         journal.add(&Record::Session(session))?;
@@ -194,17 +190,12 @@ fn make_file_system(image: &Path) -> Result<()> {
 fn conditions(asked: &WritesOptions, bytes: u64, dirty: &Dirty) -> Result<Session> {
     let mib = |bytes: u64| bytes >> 20;
     let drive = format!(
-        "{}; I/O scheduler {}; files of the writer {} MiB, background writes from {} MiB dirty, writers wait at {} MiB{}",
+        "{}; I/O scheduler {}; files of the writer {} MiB, background writes from {} MiB dirty, writers wait at {} MiB",
         asked.drive.title,
         asked.scheduler,
         mib(bytes),
         mib(dirty.background),
         mib(dirty.limit),
-        if asked.discard {
-            "; freed blocks are discarded"
-        } else {
-            ""
-        },
     );
     machine::session(&asked.drive.name, drive)
 }
@@ -213,9 +204,8 @@ fn conditions(asked: &WritesOptions, bytes: u64, dirty: &Dirty) -> Result<Sessio
 struct Place(PathBuf);
 
 impl Place {
-    fn mount(drive: &Drive, at: &Path, discard: bool) -> Result<Self> {
-        let options = discard.then_some(c"discard");
-        mount(drive.node(), at, "ext4", MountFlags::empty(), options)
+    fn mount(drive: &Drive, at: &Path) -> Result<Self> {
+        mount(drive.node(), at, "ext4", MountFlags::empty(), None)
             .with_context(|| format!("cannot mount {}", drive.node().display()))?;
         Ok(Place(at.to_owned()))
     }

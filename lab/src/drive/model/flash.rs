@@ -44,7 +44,7 @@ impl FlashModel {
             depth: bus.queue_depth as usize,
             working: BinaryHeap::new(),
             controller_free: 0,
-            channels: Channels::new(flash.channels as usize, flash.suspend_us.map(micros)),
+            channels: Channels::new(flash.channels as usize),
             interface: Timeline::default(),
             writes: WriteSide::new(flash, capacity),
             busy_until: 0,
