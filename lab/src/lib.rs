@@ -3,8 +3,7 @@
 //!
 //! A session mounts the [`image`] with its [`apps`] on a [`drive`], and performs an [`experiment`]:
 //! launches in [`scenarios`] on a [`display`], with one of the [`methods`] or with Paralfetch prefetching. Each launch
-//! leaves a [`record`]; a [`timeline`] shows one launch in full. The [`report`] is made from records
-//! alone. [`writes`] measures single operations while the drive is being written.
+//! leaves a [`record`]. The [`report`] is made from records alone. [`writes`] measures single operations while the drive is being written.
 
 pub mod apps;
 mod child;
@@ -16,10 +15,14 @@ pub mod display;
 pub mod drive;
 pub mod experiment;
 pub mod image;
+mod journal;
+mod machine;
 pub mod methods;
+mod namespace;
+mod noise;
 mod processes;
 pub mod record;
 pub mod report;
 pub mod scenarios;
-pub mod timeline;
+pub mod tables;
 pub mod writes;

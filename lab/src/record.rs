@@ -73,9 +73,23 @@ pub struct Learned {
     /// Against what was learned exactly on an idle system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_exact: Option<Accuracy>,
+    /// Stretches without reads of the launch, for `as-read` of an app with a window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stretches: Option<Stretches>,
     /// What dynamic scheduling did, for `dynamic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuned: Option<Tuned>,
+}
+
+/// When a cold launch began no read, from its start to its last read before the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretches {
+    /// From one read to the next, in microseconds, those of a millisecond at least, the longest first.
+    pub lengths_us: Vec<u64>,
+    /// From the start to the last read, in microseconds.
+    pub until_us: u64,
+    /// The fewest reads that were begun in any second of that time; `None` where it is shorter.
+    pub fewest_reads: Option<u64>,
 }
 
 /// What several lessons of one app have in common.

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use lab::apps::WindowRule;
-use lab::display::{Display, Mapped, Watch};
+use lab::display::{Display, Mapped, Watch, WindowRule};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use x11rb::connection::Connection;
 use x11rb::protocol::xproto::{

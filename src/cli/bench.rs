@@ -15,6 +15,8 @@ use crate::bench::{
     verdict,
 };
 use crate::drive::Sysfs;
+use crate::fs::blockdev;
+use crate::fs::mounts::MountTable;
 use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
 use crate::model::{Ended, LaunchLimits, Learned};
@@ -81,10 +83,11 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         }
     }
 
+    let mounts = MountTable::read()?;
     let mut results = Results {
         command: shown(&args),
         until: args.until,
-        readahead_kib: Sysfs::default().read_ahead_kib(app.app.dev),
+        readahead_kib: Sysfs::default().read_ahead_kib(blockdev::below(app.app.dev, &mounts)),
         ..Results::default()
     };
     let runs = usize::from(args.runs);

@@ -263,7 +263,7 @@ mod tests {
                 path: Some(format!("/usr/lib/{}/end.so", "long".repeat(30)).into_bytes()),
             };
         }
-        let columns = 80 - super::super::BY.len();
+        let columns = 80 - super::super::messages::BY.len();
         let lines = lines(&verdict, Some(columns));
         let rows: Vec<&String> = lines
             .iter()
@@ -276,7 +276,7 @@ mod tests {
                 "{row}"
             );
         }
-        let all = super::super::fitted(&lines, Some(columns));
+        let all = super::super::messages::fitted(&lines, Some(columns));
         let long = all.iter().find(|line| line.chars().count() > columns);
         assert_eq!(long, None);
     }

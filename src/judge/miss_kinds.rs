@@ -1,13 +1,43 @@
-//! What learning could do about the reads that a profile lacks.
+//! What an app reads itself because its profile lacks it, and what learning could do about that.
 
 use std::collections::HashMap;
 
 use super::known_files::KnownFiles;
 use super::misses::FileLookUp;
-use crate::model::{InodeId, MissKind, OwnRead};
+use crate::model::{InodeId, MissKind, MissedRequests, OwnRead};
+
+/// Reads of an app that its profile lacks, each with its kind.
+pub struct LackedReads(Vec<(OwnRead, MissKind)>);
+
+impl LackedReads {
+    /// Those of these reads that the profile lacks.
+    pub fn among(
+        mut reads: Vec<OwnRead>,
+        known: &KnownFiles<'_>,
+        system: &mut dyn FileLookUp,
+    ) -> Self {
+        reads.retain(|read| !known.holds(read));
+        let kinds = miss_kinds(&reads, known, system);
+        LackedReads(reads.into_iter().zip(kinds).collect())
+    }
+
+    /// How many of those that count are of which kind.
+    pub fn requests(&self, counts: impl Fn(&OwnRead) -> bool) -> MissedRequests {
+        let counted = self.0.iter().filter(|(read, _)| counts(read));
+        MissedRequests::of(counted.map(|(_, kind)| *kind))
+    }
+
+    /// Those that could be read ahead, each with the index of its device in the profile's table.
+    pub fn readable(self, known: &KnownFiles<'_>) -> Vec<(u16, OwnRead)> {
+        let readable = self.0.into_iter();
+        let readable = readable.filter(|(_, kind)| *kind != MissKind::Unreadable);
+        let located = readable.filter_map(|(read, _)| Some((known.device(read.inode.dev)?, read)));
+        located.collect()
+    }
+}
 
 /// The kind of each of these reads, which the profile lacks, in the same order.
-pub fn miss_kinds(
+fn miss_kinds(
     reads: &[OwnRead],
     known: &KnownFiles<'_>,
     system: &mut dyn FileLookUp,
@@ -164,6 +194,35 @@ mod tests {
             Once,
         ];
         assert_eq!(kinds(Learned::Live), expected);
+    }
+
+    #[test]
+    fn what_the_profile_holds_or_cannot_be_read_is_not_taken_in() {
+        let profile = Profile {
+            entries: vec![PrefetchEntry {
+                span: Span::new(Place::Data { file: 0 }, 0..4),
+                time_us: 0,
+            }],
+            ..profile(Learned::Live)
+        };
+        let report = PrefetchReport::default();
+        let known = KnownFiles::new(&profile, &report);
+        let file = profile.files[0].inode(profile.devices[0].dev);
+        let elsewhere = |dev| InodeId {
+            dev,
+            ..InodeId::default()
+        };
+        let reads = vec![
+            read(file, 1..3),
+            read(file, 5..8),
+            read(elsewhere(UNREADABLE), 0..1),
+            read(elsewhere(ELSEWHERE), 0..1),
+        ];
+        let lacked = LackedReads::among(reads.clone(), &known, &mut FakeDrives::default());
+        let requests = lacked.requests(|read| read.inode != elsewhere(ELSEWHERE));
+        assert_eq!((requests.once, requests.unreadable), (1, 1));
+        assert_eq!(requests.other_drive, 0, "it was not to count");
+        assert_eq!(lacked.readable(&known), [(0, reads[1].clone())]);
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl Drop for Globals {
 }
 
 /// Launches that can be under way at a time.
-pub(super) const LAUNCHES: u64 = pf_sizes::PF_LAUNCHES.0 as u64;
+pub const LAUNCHES: u64 = pf_sizes::PF_LAUNCHES.0 as u64;
 
 /// Launches that can be recorded at a time.
 pub(super) const RECORDERS: usize = pf_sizes::PF_RECORDERS.0 as usize;

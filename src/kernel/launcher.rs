@@ -17,7 +17,7 @@ use super::skel::types::{pf_member, pf_role};
 ///
 /// # Errors
 /// When the map refuses the mark.
-pub fn mark_tree_root(members: &impl MapCore, launch: u64) -> Result<(), TraceError> {
+pub(super) fn mark_tree_root(members: &impl MapCore, launch: u64) -> Result<(), TraceError> {
     // Task storage is addressed from user space by pidfd, which for a process means its main thread.
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())
         .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;

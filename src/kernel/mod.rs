@@ -30,8 +30,9 @@ mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use event::kernel_dev;
+pub use globals::LAUNCHES;
 pub use launch_event::{LaunchEvent, LaunchEventKind};
-pub use launcher::{StartMark, mark_tree_root};
+pub use launcher::StartMark;
 pub use libbpf_log::capture as capture_libbpf_log;
 pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};

@@ -10,9 +10,8 @@ use crate::model::UserApp;
 /// How long a launch that is over is listened to.
 pub const LISTENED_FOR: Duration = Duration::from_secs(10);
 
-/// Launches that are listened to at a time, and those of one user; others are not. With those under way and the calls of
-/// execve that have not succeeded they are no more than the kernel side has slots.
-const MOST: usize = 8;
+/// Launches that are listened to at a time, and those of one user; others are not.
+pub const MOST: usize = 8;
 const MOST_OF_A_USER: usize = 4;
 
 /// A launch that is over and is listened to.

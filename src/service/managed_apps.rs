@@ -18,6 +18,7 @@ use super::told_gains::ToldGains;
 use super::worker::Jobs;
 use crate::apps::Rules;
 use crate::drive::Sysfs;
+use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
 use crate::model::{App, MissedRequests, Params, PrefetchReport, Profile, UserApp};
@@ -211,8 +212,10 @@ impl ManagedApps {
             return;
         };
         let facts = NoGainFacts {
-            readahead_kib: profile
-                .and_then(|profile| Sysfs::default().read_ahead_kib(profile.app.dev)),
+            readahead_kib: profile.and_then(|profile| {
+                let mounts = MountTable::read().ok()?;
+                Sysfs::default().read_ahead_kib(blockdev::below(profile.app.dev, &mounts))
+            }),
             ..record.managed.no_gain_facts()
         };
         if let Some(off) = record.managed.explain_no_gain(why_no_gain(&facts)) {

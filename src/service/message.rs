@@ -6,7 +6,7 @@ use super::drive_probes::ProbesEnded;
 use super::event_loop::Service;
 use super::executables::LocatedExecutables;
 use super::managed_apps::{KnownProfiles, ManagedApps};
-use super::parts::{EndedLaunch, Missed};
+use super::missed::{EndedLaunch, Missed};
 use super::registry::Record;
 use crate::kernel::CountingWaits;
 use crate::learn::{LiveResult, MissedReads};

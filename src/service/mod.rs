@@ -33,6 +33,7 @@ mod mailbox;
 mod managed_apps;
 mod marks;
 mod message;
+mod missed;
 mod notify;
 mod own_commands;
 mod own_process;

@@ -4,8 +4,6 @@
 mod outside;
 mod shielding;
 
-pub use outside::{EndedLaunch, Missed};
-
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

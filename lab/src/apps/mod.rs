@@ -2,7 +2,6 @@
 
 mod bus;
 mod start;
-mod window;
 
 use std::collections::BTreeMap;
 
@@ -10,10 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::data_file::parse_toml;
+use crate::display::WindowRule;
 
 pub use bus::SessionBus;
 pub use start::{Start, Started};
-pub use window::{WindowFacts, WindowRule, WindowType};
 
 /// The apps that are known without being told.
 const BUILT_IN: &str = include_str!("../../apps.toml");

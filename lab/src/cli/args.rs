@@ -167,9 +167,9 @@ pub struct Run {
     /// may take 900.
     #[arg(long, default_value_t = 120, value_name = "S", value_parser = clap::value_parser!(u64).range(5..=3600))]
     pub timeout: u64,
-    /// Do not record timelines, nor judge misses.
-    #[arg(long)]
-    pub no_timelines: bool,
+    /// Do not judge misses, for which each app is launched once more.
+    #[arg(long, alias = "no-timelines")]
+    pub no_misses: bool,
     /// Do not check the drive against its claims first.
     #[arg(long)]
     pub no_check: bool,
@@ -186,9 +186,6 @@ pub struct Writes {
     /// Name of the drive's profile.
     #[arg(long, default_value = "nvme")]
     pub device: String,
-    /// Instead, a whole disk of the machine's that nobody uses, such as /dev/vdb. What is on it is lost.
-    #[arg(long, value_name = "NODE", conflicts_with = "device")]
-    pub disk: Option<PathBuf>,
     /// The I/O scheduler of the drive: none, mq-deadline or bfq.
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,
@@ -216,9 +213,6 @@ pub struct Writes {
     /// See who waits for what in every run, with the product's detector.
     #[arg(long)]
     pub waits: bool,
-    /// Mount with discard, as phones do.
-    #[arg(long)]
-    pub discard: bool,
     /// Add the results to this directory; what is there already is not measured again.
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,

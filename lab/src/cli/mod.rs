@@ -11,12 +11,14 @@ use clap::Parser;
 use paralfetch::schedule::formula;
 
 use crate::apps::{self, App, Start};
-use crate::drive::{self, Disk, DriveProfile};
-use crate::experiment::idle::Awake;
+use crate::drive::{self, DriveProfile};
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::service_state::Serve;
 use crate::experiment::session::{self, Ended, SessionOptions};
+use crate::experiment::work;
+use crate::machine::Awake;
+use crate::namespace::private_namespace;
 use crate::scenarios::Scenario;
 use crate::writes::benchmark::Benchmark;
 use crate::writes::measures::Measure;
@@ -62,9 +64,9 @@ fn run(command: Command) -> Result<ExitCode> {
             linger,
             data,
         } => try_apps(&image, linger, &data)?,
-        Command::Job { job } => serde_json::from_str::<Job>(&job)
-            .context("this is no job")?
-            .run()?,
+        Command::Job { job } => {
+            work::perform(serde_json::from_str::<Job>(&job).context("this is no job")?)?;
+        }
         Command::StartApp { start } => {
             let start: Start =
                 serde_json::from_str(&start).context("this is no start of an app")?;
@@ -123,7 +125,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
         lessons: args.lessons,
         runs: args.runs,
         launches: args.launches,
-        timelines: !args.no_timelines,
+        misses: !args.no_misses,
         check: !args.no_check,
         timeout: args.timeout,
         out: args.out,
@@ -151,13 +153,10 @@ fn measure(args: args::Run) -> Result<ExitCode> {
 
 /// Measures operations beside a writer.
 fn write(args: args::Writes) -> Result<()> {
-    let drive = match &args.disk {
-        Some(node) => Disk::profile(node)?,
-        None => one_drive(&args.device, &args.data)?,
-    };
+    let drive = one_drive(&args.device, &args.data)?;
+    let out = args.out;
     writes::session::run(&WritesOptions {
         drive,
-        disk: args.disk,
         scheduler: args.drive_scheduler,
         benchmarks: Benchmark::parse_list(&args.benchmarks)?,
         writer: args.writer,
@@ -167,11 +166,11 @@ fn write(args: args::Writes) -> Result<()> {
         limit: args.limit,
         settle: Duration::from_millis(args.settle_ms),
         waits: args.waits,
-        discard: args.discard,
         image_dir: args.image_dir,
-        out: args.out,
+        out: out.clone(),
         json: args.json,
-    })
+    })?;
+    out.map_or(Ok(()), |out| report::write(&out))
 }
 
 fn all_apps(data: &Data) -> Result<Vec<App>> {
@@ -226,7 +225,7 @@ fn read(path: &Path) -> Result<String> {
 fn check_drives(name: &str, data: &Data) -> Result<()> {
     let drives = some_drives(name, data)?;
     let awake = Awake::set()?;
-    image::private_namespace()?;
+    private_namespace()?;
     let mut outside = Vec::new();
     for profile in drives {
         println!("{}: {}", profile.name, profile.title);
@@ -260,7 +259,7 @@ fn some_drives(name: &str, data: &Data) -> Result<Vec<DriveProfile>> {
 fn probe_drives(name: &str, data: &Data) -> Result<()> {
     let drives = some_drives(name, data)?;
     let awake = Awake::set()?;
-    image::private_namespace()?;
+    private_namespace()?;
     let mut outside = Vec::new();
     for profile in drives {
         println!("{}: {}", profile.name, profile.title);

@@ -1,6 +1,7 @@
 //! The virtual display that graphical applications start on, and when their windows are mapped.
 
 mod watch;
+mod window;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use rustix::pipe::PipeFlags;
 
-use crate::apps::WindowRule;
 pub use watch::{Mapped, Seen, Watch};
+pub use window::{WindowFacts, WindowRule, WindowType};
 
 /// Size of the screen.
 const SCREEN: &str = "1280x1024x24";

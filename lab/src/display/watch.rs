@@ -10,7 +10,7 @@ use x11rb::protocol::xproto::{
 };
 use x11rb::rust_connection::RustConnection;
 
-use crate::apps::{WindowFacts, WindowRule, WindowType};
+use super::window::{WindowFacts, WindowRule, WindowType};
 use crate::clock::monotonic_ns;
 
 x11rb::atom_manager! {

@@ -11,7 +11,6 @@ mod check;
 
 mod content;
 mod control;
-mod disk;
 mod fio;
 mod loopdev;
 pub mod model;
@@ -24,7 +23,6 @@ mod sysfs;
 pub use attach::Drive;
 pub use check::{Checked, check, check_alone};
 pub use control::Overhead;
-pub use disk::Disk;
 pub use loopdev::LoopDevice;
 
 pub use probe::{ProbedFigure, probe_alone};

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::control::Pace;
 use super::model::{Model, Request, Ticket, Timing};
+use crate::clock::monotonic_ns as now;
 
 /// Called when a request completes.
 pub(super) trait Answer {
@@ -160,10 +161,4 @@ impl<A> State<A> {
         self.waiting[slot] = Some((step, answer));
         self.order.push(Reverse((time, slot)));
     }
-}
-
-/// CLOCK_MONOTONIC in ns.
-pub(super) fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -25,9 +25,10 @@ use rustix::thread::set_current_timer_slack;
 use super::content::Content;
 use super::control::OK;
 use super::model::{Model, Operation, Request};
-use super::pending::{Answer, Pending, now};
+use super::pending::{Answer, Pending};
 use super::profile::DriveProfile;
-use crate::image::private_namespace;
+use crate::clock::monotonic_ns as now;
+use crate::namespace::private_namespace;
 
 /// Name of the one file.
 pub(super) const FILE: &str = "image";

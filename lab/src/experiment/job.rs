@@ -1,18 +1,11 @@
 //! What a session asks one process to do: all launches of one app, or of several at once. A process of
 //! its own for each, so that the app gets a clean environment and a failure ends nothing else.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::Result;
 use paralfetch::model::{DriveClass, DriveCosts};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
-use super::journal::Journal;
-use super::launcher::Launcher;
-use super::work::Work;
 use crate::apps::App;
-use crate::display::Display;
 
 /// The work of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,36 +36,13 @@ pub struct Job {
     pub runs: u32,
     /// Launches of each round with the service on.
     pub launches: u32,
-    /// Whether to record timelines.
-    pub timelines: bool,
+    /// Whether to judge misses.
+    pub misses: bool,
     /// Longest launch, in seconds.
     pub timeout: u64,
 }
 
 impl Job {
-    /// Does it. Belongs to the process's main thread.
-    ///
-    /// # Errors
-    /// What could not be launched, learned or written.
-    pub fn run(self) -> Result<()> {
-        let launcher = Launcher::new(&self.root, &self.drive, Duration::from_secs(self.timeout))?;
-        let display = Display::of_environment()?;
-        let (journal, records) = Journal::open(&self.out)?;
-        let mut work = Work {
-            launcher,
-            display,
-            journal,
-            job: self,
-        };
-        if work.job.lessons > 0 {
-            work.lessons(&records)
-        } else if work.job.apps.len() > 1 {
-            work.together(&records)
-        } else {
-            work.one_app(&records)
-        }
-    }
-
     /// How the app, or the apps together, are called in the records.
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.apps.iter().map(|app| app.name.as_str()).collect();

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use paralfetch::bench::completion::FoundCompletion;
 use paralfetch::drive::{checkpoint_journal, drop_caches};
 use paralfetch::kernel::{DeviceReads, Meter, Metered, StartMark};
+use paralfetch::model::PrefetchReport;
 use paralfetch::process::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use rustix::process::{Pid, Rlimit};
 
@@ -22,7 +23,7 @@ use super::wait::Wait;
 use crate::apps::SessionBus;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
-use crate::methods::{self, Plan, Running};
+use crate::methods::{Plan, Running};
 use crate::processes::{CpuTime, cpu_of, cpu_of_descendants};
 use crate::record::Effort;
 use crate::writes::shielding::ShieldProcess;
@@ -109,11 +110,9 @@ pub struct MeasuredLaunch {
     pub cpu: CpuTime,
     /// The same with context switches, and of its prefetchers; `None` where the kernel does not tell.
     pub effort: Option<Effort>,
-    /// What each of the plans did.
-    pub prefetched: Vec<methods::Report>,
-    /// The start, CLOCK_MONOTONIC in nanoseconds.
-    pub begun_ns: u64,
-    /// When the launch was over, by the same clock.
+    /// What each of the plans did, as far as it is known.
+    pub prefetched: Vec<Option<PrefetchReport>>,
+    /// When the launch was over, CLOCK_MONOTONIC in nanoseconds.
     pub over_ns: u64,
     /// The system's counters at the start.
     pub before: Counters,
@@ -270,7 +269,6 @@ impl Launcher {
             cpu,
             effort,
             prefetched: prefetched?,
-            begun_ns: begun,
             over_ns,
             before,
             after,
@@ -343,13 +341,15 @@ fn cpu_without(aside: &[Pid]) -> Result<CpuTime> {
 
 /// Ends a prefetch. One that prefetched nothing would make a cold launch under another name, unless the launch is meant
 /// to be `warm`.
-fn finish(running: Running, warm: bool) -> Result<methods::Report> {
-    let report = running.finish()?;
+fn finish(running: Running, warm: bool) -> Result<Option<PrefetchReport>> {
+    let Some(report) = running.finish()? else {
+        return Ok(None);
+    };
     if report.warm && !warm {
         bail!("the caches were not empty: nothing was prefetched");
     }
-    match &report.prevented {
+    match report.prevented() {
         Some(why) => bail!("nothing was prefetched: {why}"),
-        None => Ok(report),
+        None => Ok(Some(report)),
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use paralfetch::model::{LogEntry, PAGE_SIZE};
 
-use super::accuracy;
+use super::{accuracy, stretches};
 use crate::methods::{BlockMap, Completion, LearnedApp, LearnedSet, LearningRun, Method};
 use crate::record::Learned;
 use crate::scenarios::{Condition, Scenario};
@@ -142,6 +142,9 @@ pub fn describe(
         against_exact: exact
             .filter(|_| how != LearningRun::Dynamic)
             .map(|exact| accuracy::of(set, exact)),
+        stretches: (when == Condition::Idle && how == LearningRun::AsRead)
+            .then(|| stretches::of(set))
+            .flatten(),
         tuned: None,
     }
 }

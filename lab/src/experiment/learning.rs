@@ -165,19 +165,9 @@ impl Work {
     /// What the service makes of what was learned exactly.
     fn tuned(&mut self, app: &App, store: &LearnedStore) -> Result<LearningResult> {
         let exact = store.get(LearningRun::Exact)?;
-        let mut tries = 1;
-        loop {
-            match self.tune(app, exact) {
-                Ok(result) => return Ok(result),
-                Err(error)
-                    if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
-                {
-                    return Err(error.context(format!("tuning {}", app.name)));
-                }
-                Err(error) => eprintln!("lab: {}: {error:#}; again", app.name),
-            }
-            tries += 1;
-        }
+        self.again(&format!("tuning {}", app.name), |work| {
+            work.tune(app, exact)
+        })
     }
 
     /// Starts the session bus, if the apps have one: before caches are emptied, as it runs already when users

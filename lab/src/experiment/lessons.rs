@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::progress::Progress;
-use super::work::{TRIES, Work};
+use super::work::Work;
 use crate::apps::App;
 use crate::methods::{CommonPages, LearnedApp, LearnedSet, LearningRun, by_lessons};
 use crate::record::{Lessons, LessonsStep, Record};
@@ -72,19 +72,11 @@ impl Work {
     }
 
     fn lesson(&mut self, app: &App, how: LearningRun) -> Result<LearnedSet> {
-        let mut tries = 1;
-        loop {
-            let learned = self.learn(app, how.learned(), None);
-            self.launcher.end_tree(None)?;
-            match learned {
-                Ok(result) => return Ok(result.set),
-                Err(error) if tries >= TRIES => {
-                    return Err(error).with_context(|| format!("{} {how}", app.name));
-                }
-                Err(error) => eprintln!("\nlab: {} {how}: {error:#}; again", app.name),
-            }
-            tries += 1;
-        }
+        self.again(&format!("{} {how}", app.name), |work| {
+            let learned = work.learn(app, how.learned(), None);
+            work.launcher.end_tree(None)?;
+            Ok(learned?.set)
+        })
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn missing(
     };
     std::iter::once(JUDGED)
         .chain(sweeps)
-        .filter(|_| job.timelines && app.window.is_some())
+        .filter(|_| job.misses && app.window.is_some())
         .filter(is_learned)
         .filter(|scenario| !path(job, &app.name, *scenario).exists())
         .collect()
@@ -85,12 +85,12 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>, scenario: Scena
     recording
         .accesses
         .retain(|access| access.time_ns <= seen.over_ns);
-    let account = seen.prefetched.first().and_then(|one| one.account.as_ref());
+    let prefetched = seen.prefetched.first().and_then(Option::as_ref);
     let launch = judge::JudgedLaunch {
         start_ns: recording.start_ns,
         accesses: &recording.accesses,
         profile: &plan.profile,
-        prefetch: account.context("the prefetch did not say what it did")?,
+        prefetch: prefetched.context("the prefetch did not say what it did")?,
     };
     let mut system = LiveSystem::new(MountTable::read()?, started);
     let misses = judge::misses(&launch, &mut system);

@@ -2,7 +2,7 @@
 //!
 //! A [`session`] mounts the image on a drive and starts one process for each [`job`]: all launches of
 //! one app. The job learns what its [`scenarios`](crate::scenarios) need, performs the launches that are missing (in
-//! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`]. Unprefixed launches
+//! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`](crate::journal). Unprefixed launches
 //! are left to a [`service`].
 
 mod accuracy;
@@ -10,9 +10,7 @@ mod background;
 mod disturbance;
 mod dynamic;
 mod effort;
-pub mod idle;
 pub mod job;
-pub mod journal;
 pub mod launcher;
 pub mod learned_store;
 mod learning;
@@ -27,9 +25,9 @@ mod served;
 pub mod service;
 pub mod service_state;
 pub mod session;
-mod timelines;
+mod stretches;
 mod together;
 pub mod turns;
 mod wait;
-mod work;
+pub mod work;
 pub mod writer;

@@ -15,7 +15,7 @@ use super::progress::Progress;
 use super::service::Service;
 use super::service_state::State;
 use super::turns::Task;
-use super::work::{PreparedApp, TRIES, Work, launch_line};
+use super::work::{PreparedApp, Work, launch_line};
 use crate::apps::App;
 use crate::record::{Launch, Parameter, Record, Served};
 use crate::scenarios::{SERVICE, Scenario};
@@ -61,21 +61,8 @@ impl Work {
         turn: u32,
         progress: &mut Progress,
     ) -> Result<()> {
-        let mut tries = 1;
-        let round = loop {
-            match self.round(prepared.app, turn) {
-                Ok(round) => break round,
-                Err(error)
-                    if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
-                {
-                    return Err(error.context(format!("{} {SERVICE}", prepared.app.name)));
-                }
-                Err(error) => {
-                    eprintln!("\nlab: {} {SERVICE}: {error:#}; again", prepared.app.name);
-                }
-            }
-            tries += 1;
-        };
+        let what = format!("{} {SERVICE}", prepared.app.name);
+        let round = self.again(&what, |work| work.round(prepared.app, turn))?;
         if let Some(last) = round.last() {
             progress.step(&launch_line(last));
         }

@@ -10,13 +10,14 @@ use paralfetch::model::DriveCosts;
 use paralfetch::process::{AppStatus, Command, Spawn, Supervisor};
 use paralfetch::schedule::formula;
 
-use super::idle::Awake;
 use super::job::Job;
-use super::journal::Journal;
 use crate::apps::{self, App};
 use crate::display::Display;
 use crate::drive::{self, Drive, DriveProfile, Scheduler};
 use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
+use crate::journal::Journal;
+use crate::machine::{self, Awake};
+use crate::namespace::private_namespace;
 use crate::record::{Record, Session};
 use crate::report;
 use crate::scenarios::Scenario;
@@ -44,8 +45,8 @@ pub struct SessionOptions {
     pub runs: u32,
     /// Launches of each round with the service on.
     pub launches: u32,
-    /// Whether to record a timeline of a cold and of a prefetched launch of each app.
-    pub timelines: bool,
+    /// Whether to watch a prefetched launch of each app, for its misses.
+    pub misses: bool,
     /// Whether to check the drive against its claims first.
     pub check: bool,
     /// Longest launch, in seconds.
@@ -77,7 +78,7 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     // Before the namespace: what puts the knob back must not keep the mounts.
     let awake = Awake::set()?;
     // Everything that is mounted here goes with the last process of this namespace.
-    image::private_namespace()?;
+    private_namespace()?;
     let directory = asked.image.parent().unwrap_or(Path::new("/"));
     let work = Workplace::new(directory)?;
     let lock = Lock::shared(&asked.image)?;
@@ -99,10 +100,9 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     // After the drive has taken its memory, and before launches take theirs.
     awake.back_memory()?;
     let (mut journal, _) = Journal::open(&out)?;
-    let description = describe(&drive, asked)?;
     journal.add(&Record::Session(Session {
         costs,
-        ..conditions(&drive, asked, description)?
+        ..conditions(&drive, asked)?
     }))?;
     drop(journal);
 
@@ -169,7 +169,7 @@ fn jobs(
         lessons: 0,
         runs: asked.runs,
         launches: asked.launches,
-        timelines: asked.timelines,
+        misses: asked.misses,
         timeout: asked.timeout,
     };
     let mut all = Vec::new();
@@ -255,26 +255,13 @@ fn describe(drive: &Drive, asked: &SessionOptions) -> Result<String> {
     Ok(words)
 }
 
-fn conditions(drive: &Drive, asked: &SessionOptions, description: String) -> Result<Session> {
+/// Under which conditions launches are made; the drive is checked for that if it is asked for.
+fn conditions(drive: &Drive, asked: &SessionOptions) -> Result<Session> {
     let queue = format!("/sys/block/{}/queue/read_ahead_kb", drive.name());
     let read_ahead = fs::read_to_string(&queue).with_context(|| format!("cannot read {queue}"))?;
-    let memory = rustix::system::sysinfo();
-    let gib = (memory.totalram as f64 * f64::from(memory.mem_unit) / (1u64 << 30) as f64).round();
-    let processors = std::thread::available_parallelism()?;
+    let read_ahead = read_ahead.trim().parse();
     Ok(Session {
-        started: jiff::Timestamp::now().as_second().unsigned_abs(),
-        device: asked.drive.name.clone(),
-        drive: description,
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
-        machine: format!("{processors} processors, {gib} GiB"),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        read_ahead_kb: read_ahead
-            .trim()
-            .parse()
-            .context("read_ahead_kb is no number")?,
-        costs: None,
+        read_ahead_kb: read_ahead.context("read_ahead_kb is no number")?,
+        ..machine::session(&asked.drive.name, describe(drive, asked)?)?
     })
 }

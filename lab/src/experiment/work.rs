@@ -1,23 +1,25 @@
 //! The work of one process: learning an app, launching it in turns, recording the launches.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use paralfetch::bench::completion::{self, FoundCompletion};
 use paralfetch::kernel::{RecorderPool, TraceMode};
 
 use super::disturbance::judge;
 use super::job::Job;
-use super::journal::Journal;
 use super::launcher::{Launcher, MeasuredLaunch, Request};
 use super::learned_store::LearnedStore;
 use super::live::LiveLearning;
 use super::misses;
 use super::progress::Progress;
 use super::served;
-use super::timelines;
 use super::turns::{Task, launches, missing};
 use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
+use crate::journal::Journal;
+use crate::machine::now;
 use crate::methods::{LearningRun, Method, Plan, PlannedDrive, WrongProfile, plan, swept_plan};
 use crate::processes::cpu_of;
 use crate::record::{Launch, Record};
@@ -35,6 +37,29 @@ pub(super) struct PreparedApp<'a> {
     pub other: Option<&'a LearnedStore>,
     /// Its completion block, where launches can be timed by it.
     pub completion: Option<&'a FoundCompletion>,
+}
+
+/// Does a job. Belongs to the process's main thread.
+///
+/// # Errors
+/// What could not be launched, learned or written.
+pub fn perform(job: Job) -> Result<()> {
+    let launcher = Launcher::new(&job.root, &job.drive, Duration::from_secs(job.timeout))?;
+    let display = Display::of_environment()?;
+    let (journal, records) = Journal::open(&job.out)?;
+    let mut work = Work {
+        launcher,
+        display,
+        journal,
+        job,
+    };
+    if work.job.lessons > 0 {
+        work.lessons(&records)
+    } else if work.job.apps.len() > 1 {
+        work.together(&records)
+    } else {
+        work.one_app(&records)
+    }
 }
 
 /// A job under way.
@@ -66,10 +91,7 @@ impl Work {
             task.scenario != Scenario::Service || !served::is_done(&done, task, self.job.launches)
         });
         let known = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
-        if tasks.is_empty()
-            && timelines::missing(&self.job, &scenarios, &app, &known).is_empty()
-            && misses::missing(&self.job, &scenarios, &app, &known).is_empty()
-        {
+        if tasks.is_empty() && misses::missing(&self.job, &scenarios, &app, &known).is_empty() {
             return Ok(());
         }
         self.settle(&app)?;
@@ -97,9 +119,6 @@ impl Work {
                 self.measure(prepared, &task, &mut progress)?;
             }
             is_warm = !task.scenario.is_prefetch_only();
-        }
-        for wanted in timelines::missing(&self.job, &scenarios, &app, &store) {
-            timelines::record(self, prepared, wanted)?;
         }
         for judged in misses::missing(&self.job, &scenarios, &app, &store) {
             misses::record(self, prepared, judged)?;
@@ -169,22 +188,30 @@ impl Work {
         Ok(())
     }
 
-    /// Launches up to [`TRIES`] times: one failed launch must not end an hour's session.
-    fn try_launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
-        let name = &prepared.app.name;
+    /// Does something up to [`TRIES`] times: one launch that fails must not end an hour's session.
+    pub(super) fn again<T>(
+        &mut self,
+        what: &str,
+        mut act: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         let mut tries = 1;
         loop {
-            match self.launch(prepared, scenario) {
-                Ok(record) => return Ok(record),
+            match act(self) {
+                Ok(done) => return Ok(done),
                 Err(error)
                     if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
                 {
-                    return Err(error.context(format!("{name} {scenario}")));
+                    return Err(error.context(what.to_owned()));
                 }
-                Err(error) => eprintln!("\nlab: {name} {scenario}: {error:#}; again"),
+                Err(error) => eprintln!("\nlab: {what}: {error:#}; again"),
             }
             tries += 1;
         }
+    }
+
+    fn try_launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
+        let what = format!("{} {scenario}", prepared.app.name);
+        self.again(&what, |work| work.launch(prepared, scenario))
     }
 
     fn launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
@@ -308,7 +335,7 @@ impl Work {
             device: self.job.device.clone(),
             app: app.to_owned(),
             scenario: scenario.to_string(),
-            started: jiff::Timestamp::now().as_second().unsigned_abs(),
+            started: now(),
             ..Launch::default()
         }
     }

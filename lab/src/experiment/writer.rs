@@ -9,6 +9,7 @@ use rustix::fs::statvfs;
 use rustix::process::Pid;
 
 use super::work::Work;
+use crate::machine::memory_bytes;
 use crate::record::Launch;
 use crate::writes::background::{Background, Mark};
 use crate::writes::dirty::{self, Dirty};
@@ -104,7 +105,5 @@ impl Work {
 
 /// Size of the writer's file on a file system with so much room, in bytes.
 fn file_size(free: u64) -> Result<u64> {
-    let memory = rustix::system::sysinfo();
-    let memory = memory.totalram * u64::from(memory.mem_unit);
-    Ok(dirty::file_size(&Dirty::read()?, memory).min(free / SHARE))
+    Ok(dirty::file_size(&Dirty::read()?, memory_bytes()).min(free / SHARE))
 }

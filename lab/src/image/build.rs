@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::lock::Lock;
-use super::mount::{MountPoint, Mounted, private_namespace};
+use super::mount::{MountPoint, Mounted};
 use crate::apps::{self, App, Start, Started};
 use crate::display::Display;
 use crate::drive::LoopDevice;
+use crate::namespace::private_namespace;
 
 /// Builds an image with packages; a second call finds it complete.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/image.sh");

@@ -9,5 +9,5 @@ mod workplace;
 pub use build::{build, start};
 pub use copy::copy;
 pub use lock::Lock;
-pub use mount::{MountPoint, Mounted, private_namespace};
+pub use mount::{MountPoint, Mounted};
 pub use workplace::Workplace;

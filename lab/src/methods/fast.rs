@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use paralfetch::drive::Sysfs;
-use paralfetch::model::Profile;
-use paralfetch::model::{PAGE_SIZE, Place, Span};
+use paralfetch::fs::blockdev;
+use paralfetch::fs::mounts::MountTable;
+use paralfetch::model::{PAGE_SIZE, Place, PrefetchReport, Profile, Skipped, Span};
 use rustix::fs::{Advice, Dir, Mode, OFlags, ResolveFlags, fadvise, fstat, openat2};
 use rustix::io::Errno;
 
 use super::calls::{Call, Calls};
-use super::method::Method;
-use super::running::Report;
 
 /// A prefetcher under way.
 pub struct Walk<'a> {
@@ -35,28 +34,29 @@ struct Progress {
     files: HashMap<u32, Option<OwnedFd>>,
     /// The most that one posix_fadvise(2) reads, in 4 KiB pages.
     chunk: u64,
-    report: Report,
+    report: PrefetchReport,
     begun: Instant,
 }
 
 impl Walk<'_> {
     /// Makes the calls, in order, until they end or `stop` is set.
-    pub fn run(&self, calls: &Calls) -> Report {
+    pub fn run(&self, calls: &Calls) -> PrefetchReport {
         let begun = Instant::now();
-        let dev = fstat(&self.root).map(|stat| stat.st_dev);
+        let stat = fstat(&self.root).ok().zip(MountTable::read().ok());
+        let drive = stat.map(|(stat, mounts)| blockdev::below(stat.st_dev, &mounts));
         // VM_READAHEAD_PAGES, the kernel's default, where sysfs does not say.
-        let limit = dev
-            .ok()
-            .and_then(|dev| Sysfs::default().readahead_limit(dev));
+        let limit = drive.and_then(|drive| Sysfs::default().readahead_limit(drive));
         let mut progress = Progress {
             files: HashMap::new(),
             chunk: limit.unwrap_or(128 << 10) / PAGE_SIZE,
-            report: Report::new(Method::Fast, calls.calls.len() as u64),
+            report: PrefetchReport {
+                scheduled: calls.calls.len() as u64,
+                ..PrefetchReport::default()
+            },
             begun,
         };
-        progress.report.unnamed = calls.unnamed;
         if progress.chunk == 0 {
-            progress.report.prevented = Some("the device allows no readahead".to_owned());
+            progress.report.refused = Some(Skipped::ReadaheadOff.to_string());
         } else {
             for call in &calls.calls {
                 if self.stop.load(Ordering::Relaxed) {
@@ -84,10 +84,13 @@ impl Walk<'_> {
         progress.report.calls += 1;
         match done {
             Ok(pages) => {
-                progress.report.entries += 1;
-                progress.report.pages += pages;
+                progress.report.data.entries += 1;
+                progress.report.data.pages += pages;
             }
-            Err(_) => progress.report.skipped += 1,
+            Err(_) => {
+                let skipped = &mut progress.report.skipped;
+                skipped.entry(Skipped::Gone).or_default().entries += 1;
+            }
         }
     }
 

@@ -112,7 +112,7 @@ fn same_places(from: &Profile, to: &Profile) -> HashMap<Place, Place> {
 }
 
 /// The pages that the drive read in the learned launch.
-pub(super) fn read_pages(set: &LearnedSet) -> HashSet<(Place, u64)> {
+pub fn read_pages(set: &LearnedSet) -> HashSet<(Place, u64)> {
     let pages = |span: &Span| {
         let place = span.place;
         (span.start..span.end()).map(move |page| (place, page))

@@ -10,7 +10,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use paralfetch::model::Profile;
+use paralfetch::model::{PrefetchReport, Profile};
 use paralfetch::prefetch::{Prefetch, PrefetchOptions, THREAD_NAME};
 
 use super::drives::wait_until_idle;
@@ -23,78 +23,6 @@ const LONGEST: Duration = Duration::from_secs(600);
 
 /// How long a thread that was asked to end may be held by one answer of its drive.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The results of a prefetch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// By which method.
-    pub method: Method,
-    /// Prefetch entries of the plan; for `fast`, its calls.
-    pub scheduled: u64,
-    /// Those that were carried out.
-    pub entries: u64,
-    /// 4 KiB pages asked for; for `fast`, a page for each inode that was looked up.
-    pub pages: u64,
-    /// Entries that could not be carried out: files or file systems gone, requests refused.
-    pub skipped: u64,
-    /// System calls that ask for pages.
-    pub calls: u64,
-    /// Pages of the launch sequence that the method has no way to ask for; only `fast` has some.
-    pub unnamed: u64,
-    /// All sampled entries of the plan were cached, so nothing was prefetched.
-    pub warm: bool,
-    /// Why nothing was prefetched, unless everything was cached.
-    pub prevented: Option<String>,
-    /// It was stopped before the end of its plan.
-    pub cut_short: bool,
-    /// The thread was told to end but did not report in time, since the drive took more than a second to
-    /// answer: none of the figures above is known.
-    pub lost: bool,
-    /// The product's own account, for the methods that are carried out by it.
-    pub account: Option<paralfetch::model::PrefetchReport>,
-    /// From the start of the thread to its first request.
-    pub until_first: Option<Duration>,
-    /// From the start of the thread to its end; its last reads may still be on their way then.
-    pub duration: Duration,
-}
-
-impl Report {
-    /// A prefetch that has done nothing yet.
-    pub(super) fn new(method: Method, scheduled: u64) -> Self {
-        Report {
-            method,
-            scheduled,
-            entries: 0,
-            pages: 0,
-            skipped: 0,
-            calls: 0,
-            unnamed: 0,
-            warm: false,
-            prevented: None,
-            cut_short: false,
-            lost: false,
-            account: None,
-            until_first: None,
-            duration: Duration::ZERO,
-        }
-    }
-
-    fn of(method: Method, done: &paralfetch::model::PrefetchReport) -> Self {
-        Report {
-            entries: done.metadata.entries + done.data.entries,
-            pages: done.metadata.pages + done.data.pages,
-            skipped: done.skipped.values().map(|count| count.entries).sum(),
-            calls: done.calls,
-            warm: done.warm,
-            prevented: done.prevented(),
-            cut_short: done.cut_short,
-            account: Some(done.clone()),
-            until_first: done.until_first,
-            duration: done.duration,
-            ..Report::new(method, done.scheduled)
-        }
-    }
-}
 
 /// A prefetch under way. Its thread belongs to the calling process and has the product's thread name, by
 /// which [`paralfetch::kernel::Meter`] counts its reads as prefetching: create the meter first. Dropping it
@@ -112,10 +40,10 @@ enum Work {
     Readahead(Prefetch),
     Calls {
         stop: Arc<AtomicBool>,
-        report: Receiver<Report>,
+        report: Receiver<PrefetchReport>,
     },
     /// It has ended; `None` if its report was lost.
-    Over(Option<Box<Report>>),
+    Over(Option<Box<PrefetchReport>>),
 }
 
 thread_local! {
@@ -187,14 +115,11 @@ impl Running {
     /// When nothing was prefetched, or it does not end in ten minutes.
     pub fn hold(&mut self) -> Result<Duration> {
         let report = self.end(Some(LONGEST))?;
-        if let Some(why) = report.prevented {
+        let report = report
+            .with_context(|| format!("`{}` failed; its thread has printed why", self.method))?;
+        if let Some(why) = report.prevented() {
             bail!("`{}` prefetched nothing: {why}", self.method);
         }
-        ensure!(
-            !report.lost,
-            "`{}` failed; its thread has printed why",
-            self.method
-        );
         ensure!(
             !report.cut_short,
             "`{}` was not through after {} s; is the drive that slow?",
@@ -205,34 +130,24 @@ impl Running {
         Ok(idle - self.begun)
     }
 
-    /// Ends the prefetch if it is still under way, and says what it did. Its thread is gone then.
+    /// Ends the prefetch if it is still under way, and says what it did; for `fast`, entries are its calls, and an inode
+    /// that it has looked up is a page. `None` if the thread did not say so in time, since the drive took more than a
+    /// second to answer. The thread is gone then.
     ///
     /// # Errors
     /// When the thread does not end.
-    pub fn finish(mut self) -> Result<Report> {
+    pub fn finish(mut self) -> Result<Option<PrefetchReport>> {
         self.end(None)
     }
 
-    /// As [`Running::finish`], but lets the prefetch go on to the end of its plan for up to `limit`:
-    /// for launches that are timed by something that comes before the last of them.
-    ///
-    /// # Errors
-    /// When the thread does not end.
-    pub fn finish_within(mut self, limit: Duration) -> Result<Report> {
-        self.end(Some(limit))
-    }
-
     /// Ends the prefetch, at once or after `limit`, and waits for the thread.
-    fn end(&mut self, limit: Option<Duration>) -> Result<Report> {
+    fn end(&mut self, limit: Option<Duration>) -> Result<Option<PrefetchReport>> {
         let report = match std::mem::replace(&mut self.work, Work::Over(None)) {
             Work::Over(report) => report.map(|report| *report),
-            Work::Readahead(prefetch) => {
-                let done = match limit {
-                    Some(limit) => prefetch.finish_within(limit),
-                    None => prefetch.finish(),
-                };
-                done.map(|done| Report::of(self.method, &done))
-            }
+            Work::Readahead(prefetch) => match limit {
+                Some(limit) => prefetch.finish_within(limit),
+                None => prefetch.finish(),
+            },
             Work::Calls { stop, report } => {
                 let waited = match limit {
                     Some(limit) => report.recv_timeout(limit),
@@ -249,12 +164,7 @@ impl Running {
             "the thread of `{}` does not end: does the drive still answer?",
             self.method
         );
-        let report = report.unwrap_or_else(|| Report {
-            lost: true,
-            cut_short: true,
-            ..Report::new(self.method, self.profile.entries.len() as u64)
-        });
-        self.work = Work::Over(Some(Box::new(report.clone())));
+        self.work = Work::Over(report.clone().map(Box::new));
         Ok(report)
     }
 }
@@ -268,15 +178,4 @@ impl Drop for Running {
             eprintln!("lab: {error:#}");
         }
     }
-}
-
-/// Starts the plans of several apps that are launched at once, each with a thread of its own.
-///
-/// # Errors
-/// As [`Running::start`]; those that had been started are ended then.
-pub fn together(plans: &[Plan], root: &Path) -> Result<Vec<Running>> {
-    plans
-        .iter()
-        .map(|plan| Running::start(plan, root))
-        .collect()
 }

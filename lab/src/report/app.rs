@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::stats::{Estimate, Statistic, gap_closed, median};
 use crate::record::Launch;
 use crate::scenarios::{self, BOUND_AS_READ, BOUND_EXACT};
+use crate::tables::stats::{Estimate, Statistic, gap_closed, median};
 
 /// Apps that start faster than this when cold, in seconds, have nothing to gain (`uname`, FAST §5.2):
 /// what prefetching costs them is shown, and they are left out of averages.

@@ -6,10 +6,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::load::{Results, load};
-use super::stats::Statistic;
 use super::summary::{Device, devices};
-use super::table::Table;
 use crate::scenarios;
+use crate::tables::Table;
+use crate::tables::format::seconds;
+use crate::tables::stats::{Statistic, median};
 
 /// With fewer runs a side, all of one set being below all of the other happens by chance too often: 1 in
 /// 10 comparisons of 3 with 3, 1 in 35 of 4 with 4 (either way round).
@@ -111,7 +112,7 @@ fn row(key: &Key, old: (Vec<f64>, &str), new: (Vec<f64>, &str)) -> Vec<String> {
     let (device, app, _, scenario) = key;
     let mut row = vec![device.clone(), app.clone(), scenario.clone()];
     for times in [&old.0, &new.0] {
-        row.push(super::format::seconds(super::stats::median(times)));
+        row.push(seconds(median(times)));
     }
     if old.1 != new.1 && !scenarios::is_prefetch_only(scenario) {
         row.extend([

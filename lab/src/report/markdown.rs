@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use super::escape::markdown as escape;
-use super::sections::{Section, idle_stretches, of_device};
+use super::sections::{Section, of_device};
 use super::summary::Device;
 use crate::scenarios;
-use crate::timeline::Timeline;
+use crate::tables::escaped as escape;
 
-/// The whole report; `notes` are remarks on the files that it was made from.
-pub fn page(devices: &[Device], timelines: &[Timeline], notes: &[String]) -> String {
+/// The whole report; `notes` are remarks on the file that it was made from.
+pub fn page(devices: &[Device], notes: &[String]) -> String {
     let mut page = String::from("# Launch times\n\n");
     for note in notes {
         paragraph(&mut page, note);
@@ -19,9 +18,7 @@ pub fn page(devices: &[Device], timelines: &[Timeline], notes: &[String]) -> Str
     }
     for device in devices {
         let _ = writeln!(page, "## {}\n", escape(&device.name));
-        let own = timelines.iter().filter(|own| own.device == device.name);
-        let own: Vec<&Timeline> = own.collect();
-        for part in of_device(device).into_iter().chain(idle_stretches(&own)) {
+        for part in of_device(device) {
             section(&mut page, &part);
         }
     }

@@ -5,15 +5,10 @@
 
 pub mod app;
 pub mod compare;
-mod escape;
-pub mod format;
 pub mod load;
 pub mod markdown;
 pub mod sections;
-pub mod stats;
 pub mod summary;
-pub mod table;
-pub mod timeline_file;
 
 #[cfg(test)]
 mod synthetic;
@@ -30,8 +25,7 @@ use crate::writes::tables;
 pub use compare::compare;
 pub use load::{Results, load};
 
-/// Writes `report.md` into `dir`, from `results.jsonl` and `timelines/` there; of benchmarks
-/// beside a writer, `writes.md`.
+/// Writes `report.md` into `dir`, from `results.jsonl` there; of benchmarks beside a writer, `writes.md`.
 ///
 /// # Errors
 /// There is no `results.jsonl`, a line of it is no record, or the reports cannot be written.
@@ -43,10 +37,7 @@ pub fn write(dir: &Path) -> Result<()> {
             return Ok(());
         }
     }
-    let (timelines, broken) = timeline_file::load(dir)?;
-    let notes = [results.notes.clone(), broken].concat();
-    let devices = summary::devices(&results);
-    let page = markdown::page(&devices, &timelines, &notes);
+    let page = markdown::page(&summary::devices(&results), &results.notes);
     store(&dir.join("report.md"), &page)
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::app::App;
 use super::load::Results;
-use super::stats::{Estimate, Statistic, gap_closed};
 use crate::record::{Launch, Learned, Lessons, Missed, Session};
 use crate::scenarios::{self, Kind};
+use crate::tables::stats::{Estimate, Statistic, gap_closed};
 
 /// An average over apps.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,6 @@
 
 use crate::record::{Launch, Learned, Record, Session};
 use crate::scenarios;
-use crate::timeline::{Idle, Timeline};
 
 /// Apps, with their cold time in seconds and the warm share of it.
 pub const APPS: &[(&str, f64, f64)] = &[
@@ -131,18 +130,6 @@ fn noise(number: u64) -> f64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 40;
     mixed as f64 / f64::from(1 << 23) - 1.0
-}
-
-/// A cold launch as it could have been recorded.
-pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
-    Timeline {
-        device: device.to_owned(),
-        app: app.to_owned(),
-        scenario: scenario.to_owned(),
-        seconds: 1.24,
-        idle: Some(Idle::of([(3_000, 40_000), (180_000, 900_000)])),
-        ..Timeline::default()
-    }
 }
 
 /// Records as a `results.jsonl`.

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use super::synthetic::{self, APPS, SCENARIOS, lines, records};
+use super::synthetic::{APPS, SCENARIOS, lines, records};
 use super::*;
 use crate::record::{Launch, Parameter, Record, Served, Throughput, Written};
+use crate::tables::{NOTHING, Table};
 
 fn store_results(dir: &Path, records: &[Record]) {
     fs::write(dir.join("results.jsonl"), lines(records)).unwrap();
@@ -193,7 +194,7 @@ fn shares(app: &str, scenarios: &[(&str, f64)]) -> Vec<Record> {
 }
 
 fn section(records: &[Record], title: &str) -> sections::Section {
-    let results = load::parse(&lines(records)).unwrap();
+    let results = load::grouped(records.to_vec());
     let parts = sections::of_device(&summary::devices(&results)[0]);
     let found = parts.into_iter().find(|part| part.title.contains(title));
     found.unwrap_or_else(|| panic!("no section {title}"))
@@ -318,16 +319,11 @@ fn live_learning_costs_what_a_warm_launch_takes_longer() {
         [
             ["a", "0.408", "0.412", "1.010 (1.010–1.010)"],
             ["b", "1.02", "1.05", "1.030 (1.030–1.030)"],
-            [
-                sections::AVERAGE,
-                table::NOTHING,
-                table::NOTHING,
-                "1.020 (1.020–1.020)"
-            ],
+            [sections::AVERAGE, NOTHING, NOTHING, "1.020 (1.020–1.020)"],
         ]
     );
     let compared = section(&all, "Normalized").tables;
-    let is_there = |table: &table::Table| table.head.iter().any(|head| head.contains("learned"));
+    let is_there = |table: &Table| table.head.iter().any(|head| head.contains("learned"));
     assert!(
         !compared.iter().any(is_there),
         "it is no measure for others"
@@ -356,7 +352,7 @@ fn figure_8_is_normalized_to_the_same_set() {
             "last"
         ]
     );
-    let none = table::NOTHING;
+    let none = NOTHING;
     assert_eq!(
         figure.tables[0].rows,
         [
@@ -375,17 +371,8 @@ fn no_gap_between_cold_and_warm_is_not_divided_by() {
 #[test]
 fn hostile_names_stay_text() {
     let name = "<script>alert(1)</script>\"' onload=x & |";
-    let dir = tempfile::tempdir().unwrap();
-    store_results(
-        dir.path(),
-        &records(name, &[(name, 1.0, 0.5)], &[("cold", 0.0), (name, 0.5)], 2),
-    );
-    let timeline = synthetic::timeline(name, name, name);
-    fs::create_dir(dir.path().join("timelines")).unwrap();
-    let path = dir.path().join("timelines/one.json");
-    fs::write(path, serde_json::to_vec(&timeline).unwrap()).unwrap();
-    write(dir.path()).unwrap();
-    let markdown = fs::read_to_string(dir.path().join("report.md")).unwrap();
+    let scenarios = [("cold", 0.0), (name, 0.5)];
+    let markdown = report(&records(name, &[(name, 1.0, 0.5)], &scenarios, 2));
     assert!(!markdown.contains("<script"));
 }
 

@@ -19,12 +19,12 @@ use super::plan::{self, Task};
 use super::run::{BenchmarkJob, Running};
 use super::tables;
 use super::writer::{Kind, WriterJob};
-use crate::drive::{Disk, Drive, DriveProfile, Scheduler};
-use crate::experiment::idle::Awake;
-use crate::experiment::journal::Journal;
-use crate::image::{MountPoint, Workplace, private_namespace};
+use crate::drive::{Drive, DriveProfile, Scheduler};
+use crate::image::{MountPoint, Workplace};
+use crate::journal::Journal;
+use crate::machine::{self, Awake, memory_bytes, now};
+use crate::namespace::private_namespace;
 use crate::record::{Record, Session, Written};
-use crate::report;
 
 /// A backlog that has become smaller by less than one part of so many in [`WritesOptions::settle`] has settled.
 const SETTLED: u64 = 40;
@@ -39,8 +39,6 @@ const ROOM: u64 = 2 << 30;
 pub struct WritesOptions {
     /// The drive.
     pub drive: DriveProfile,
-    /// The node of that drive, where it is a disk of the machine's whose content may be lost.
-    pub disk: Option<PathBuf>,
     /// Its I/O scheduler.
     pub scheduler: Scheduler,
     /// What is measured, in this order.
@@ -60,8 +58,6 @@ pub struct WritesOptions {
     pub settle: Duration,
     /// Whether to see who waits in every run.
     pub waits: bool,
-    /// Whether blocks that are freed are discarded at once, as on a phone.
-    pub discard: bool,
     /// Directory of images and of the session's own files.
     pub image_dir: PathBuf,
     /// Where results go; `None`: nowhere but to standard output.
@@ -93,10 +89,7 @@ pub fn run(asked: &WritesOptions) -> Result<()> {
     if !asked.json {
         print!("{}", tables::page(&done));
     }
-    match &asked.out {
-        Some(out) => report::write(out),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn written(record: Record) -> Option<Written> {
@@ -123,16 +116,14 @@ fn measure(
     let work = Workplace::new(&asked.image_dir)?;
     let lab = std::env::current_exe().context("cannot tell where this program is")?;
     let dirty = Dirty::read()?;
-    let memory = rustix::system::sysinfo();
-    let memory = memory.totalram * u64::from(memory.mem_unit);
     let bytes = asked
         .writer_bytes
-        .unwrap_or_else(|| dirty::file_size(&dirty, memory));
+        .unwrap_or_else(|| dirty::file_size(&dirty, memory_bytes()));
     // Half as much again: blocks are free only once the journal says so.
-    let drive = EmptyDrive::make(asked, bytes + bytes / 2 + ROOM, work.path(), &lab)?;
+    let drive = empty_drive(asked, bytes + bytes / 2 + ROOM, work.path(), &lab)?;
     let point = MountPoint::new(work.path())?;
-    let place = Place::mount(&drive, point.path(), asked.discard)?;
-    let session = conditions(asked, bytes, &dirty);
+    let place = Place::mount(&drive, point.path())?;
+    let session = conditions(asked, bytes, &dirty)?;
     if let Some(journal) = &mut journal {
         journal.add(&Record::Session(session))?;
     }
@@ -170,46 +161,16 @@ fn measure(
     awake.restore()
 }
 
-/// A drive with an empty file system.
-enum EmptyDrive {
-    /// That of a profile, over an image.
-    OfImage(Box<Drive>),
-    /// The machine's.
-    Disk(Disk),
-}
-
-impl EmptyDrive {
-    /// `bytes` is the size of an image; a disk has its own.
-    fn make(asked: &WritesOptions, bytes: u64, work: &Path, lab: &Path) -> Result<Self> {
-        if let Some(node) = &asked.disk {
-            let disk = Disk::open(node)?;
-            make_file_system(disk.node())?;
-            disk.set_scheduler(asked.scheduler)?;
-            return Ok(EmptyDrive::Disk(disk));
-        }
-        let image = work.join("writes");
-        File::create(&image)
-            .and_then(|file| file.set_len(bytes))
-            .with_context(|| format!("cannot make {}", image.display()))?;
-        make_file_system(&image)?;
-        let drive = Drive::attach(&asked.drive, &image, work, lab)?;
-        drive.set_scheduler(asked.scheduler)?;
-        Ok(EmptyDrive::OfImage(Box::new(drive)))
-    }
-
-    fn node(&self) -> &Path {
-        match self {
-            EmptyDrive::OfImage(drive) => drive.node(),
-            EmptyDrive::Disk(disk) => disk.node(),
-        }
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            EmptyDrive::OfImage(drive) => drive.name(),
-            EmptyDrive::Disk(disk) => disk.name(),
-        }
-    }
+/// A drive of so many bytes with an empty file system, over an image in `work`.
+fn empty_drive(asked: &WritesOptions, bytes: u64, work: &Path, lab: &Path) -> Result<Drive> {
+    let image = work.join("writes");
+    File::create(&image)
+        .and_then(|file| file.set_len(bytes))
+        .with_context(|| format!("cannot make {}", image.display()))?;
+    make_file_system(&image)?;
+    let drive = Drive::attach(&asked.drive, &image, work, lab)?;
+    drive.set_scheduler(asked.scheduler)?;
+    Ok(drive)
 }
 
 /// Makes an empty ext4 whose tables are written now, and not by a thread of the kernel later.
@@ -226,46 +187,25 @@ fn make_file_system(image: &Path) -> Result<()> {
     Ok(())
 }
 
-fn conditions(asked: &WritesOptions, bytes: u64, dirty: &Dirty) -> Session {
+fn conditions(asked: &WritesOptions, bytes: u64, dirty: &Dirty) -> Result<Session> {
     let mib = |bytes: u64| bytes >> 20;
-    Session {
-        started: now(),
-        device: asked.drive.name.clone(),
-        drive: format!(
-            "{}; I/O scheduler {}; files of the writer {} MiB, background writes from {} MiB dirty, writers wait at {} MiB{}",
-            asked.drive.title,
-            asked.scheduler,
-            mib(bytes),
-            mib(dirty.background),
-            mib(dirty.limit),
-            if asked.discard {
-                "; freed blocks are discarded"
-            } else {
-                ""
-            },
-        ),
-        kernel: rustix::system::uname()
-            .release()
-            .to_string_lossy()
-            .into_owned(),
-        machine: std::thread::available_parallelism()
-            .map_or(String::new(), |count| format!("{count} processors")),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Session::default()
-    }
-}
-
-fn now() -> u64 {
-    jiff::Timestamp::now().as_second().unsigned_abs()
+    let drive = format!(
+        "{}; I/O scheduler {}; files of the writer {} MiB, background writes from {} MiB dirty, writers wait at {} MiB",
+        asked.drive.title,
+        asked.scheduler,
+        mib(bytes),
+        mib(dirty.background),
+        mib(dirty.limit),
+    );
+    machine::session(&asked.drive.name, drive)
 }
 
 /// The mounted file system; unmounted when this is dropped.
 struct Place(PathBuf);
 
 impl Place {
-    fn mount(drive: &EmptyDrive, at: &Path, discard: bool) -> Result<Self> {
-        let options = discard.then_some(c"discard");
-        mount(drive.node(), at, "ext4", MountFlags::empty(), options)
+    fn mount(drive: &Drive, at: &Path) -> Result<Self> {
+        mount(drive.node(), at, "ext4", MountFlags::empty(), None)
             .with_context(|| format!("cannot mount {}", drive.node().display()))?;
         Ok(Place(at.to_owned()))
     }

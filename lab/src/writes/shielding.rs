@@ -15,7 +15,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::dialogue::{self, Dialogue, READY};
-use crate::experiment::idle::LONGEST_SESSION;
+use crate::machine::LONGEST_SESSION;
 
 /// Where its knobs' old values are recorded; a reboot empties it, as it does the knobs.
 const GUARD_DIR: &str = "/run/paralfetch-lab-shield";

@@ -6,9 +6,9 @@ use super::benchmark::Benchmark;
 use super::measures::Measure;
 use super::wait_tables::{by_cause, row_of_causes, waits};
 use crate::record::{Operation, Throughput, Written};
-use crate::report::format::ratio;
-use crate::report::stats::median;
-use crate::report::table::{NOTHING, Table};
+use crate::tables::format::ratio;
+use crate::tables::stats::median;
+use crate::tables::{NOTHING, Table};
 
 /// The name under which runs on a quiet drive are shown.
 const QUIET: &str = "quiet";

@@ -4,7 +4,7 @@ use super::benchmark::Benchmark;
 use super::measures::Measure;
 use super::tables::{Group, ms};
 use crate::record::Waited;
-use crate::report::table::{NOTHING, Table};
+use crate::tables::{NOTHING, Table};
 
 /// Types of waits under every condition, where a detector looked.
 pub(super) fn waits(groups: &[Group<'_>]) -> Table {

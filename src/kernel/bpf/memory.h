@@ -66,4 +66,10 @@ static __always_inline __u32 dev_of_file(struct inode *inode)
 	return LOOK(struct super_block, sb, s_dev);
 }
 
+/* The same where both can be followed by plain loads. */
+static __always_inline __u32 dev_of_inode(struct inode *inode, struct super_block *sb)
+{
+	return sb->s_magic == BTRFS_MAGIC ? dev_of_btrfs(inode) : sb->s_dev;
+}
+
 #endif

@@ -42,7 +42,7 @@
  * it belongs to, by number, and which part it plays: the launcher that starts the app, a prefetcher, or
  * the app. When user space frees the slot, the number fits no slot any more, and the tasks belong to no launch.
  * A process that runs already is made a launch by marking it. There is one tree for everything: the
- * counts of a launch, its recording and the laboratory's timeline go by the same membership.
+ * counts of a launch and its recording go by the same membership.
  *
  * A task that did not descend from the launch and works for it is told apart by its age and its user: a process
  * of the app's user or of the system that was started after the launch began is a helper (a service that the

@@ -73,10 +73,9 @@ static __always_inline void name_inode(struct pf_inode *out, struct inode *inode
 static __always_inline void name_directory(struct pf_inode *out, struct dentry *dir)
 {
 	struct inode *inode = dir->d_inode;
-	struct super_block *sb = inode->i_sb;
 
 	out->ino = inode->i_ino;
-	out->dev = sb->s_magic == BTRFS_MAGIC ? dev_of_btrfs(inode) : sb->s_dev;
+	out->dev = dev_of_inode(inode, inode->i_sb);
 	out->generation = inode->i_generation;
 }
 

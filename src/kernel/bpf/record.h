@@ -185,7 +185,7 @@ static __always_inline bool record_pages(struct inode *inode, __u64 start, __u64
 	if (sb->s_magic == BDEVFS_MAGIC) {
 		use.event.dev = inode->i_rdev;
 	} else {
-		use.event.dev = sb->s_magic == BTRFS_MAGIC ? dev_of_btrfs(inode) : sb->s_dev;
+		use.event.dev = dev_of_inode(inode, sb);
 		use.event.ino = inode->i_ino;
 		use.inode = inode;
 		if (!use.event.dev)

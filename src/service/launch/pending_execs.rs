@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use super::table::CALL_LIMIT;
 
-/// Most calls at a time. With the launches that are followed or listened to they are no more than the kernel side has slots.
-const MOST: usize = 8;
+/// Most calls at a time.
+pub(super) const MOST: usize = 8;
 
 /// The calls, by the number of the launch that they may become, with their process and the time of the first
 /// (CLOCK_MONOTONIC in nanoseconds). Not by process: each of its threads may call.

@@ -1,17 +1,19 @@
 //! The launches under way, and what is known of each.
 
-use std::cell::OnceCell;
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::iter;
 use std::time::{Duration, SystemTime};
 
-use super::pending_execs::PendingExecs;
+use super::pending_execs::{self, PendingExecs};
 use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
+use crate::kernel::LAUNCHES;
 use crate::model::{App, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
 use crate::service::clock::epoch_s;
 use crate::service::history::{Kind, LaunchRecord};
+use crate::service::late_reads;
 use crate::service::parts::RecordedProfile;
 
 /// How often launches under way are looked at.
@@ -25,6 +27,10 @@ const RECORDED_LATE: &str = "its first moments were not recorded";
 
 /// Launches that are followed at a time, and those of one user; others are left alone.
 const MOST_FOLLOWED: usize = 48;
+const _: () = assert!(
+    MOST_FOLLOWED + pending_execs::MOST + late_reads::MOST <= LAUNCHES as usize,
+    "each launch that is followed, called or listened to has a slot of the kernel side's"
+);
 pub(super) const MOST_OF_A_USER: usize = 16;
 
 /// A launch that begins.
@@ -310,12 +316,12 @@ impl FollowedLaunch {
             is_prefetching: self.state.is_prefetching(),
             has_exited: false,
         };
-        // Found once for both, and only if one asks: that is a file of /proc for each thread.
-        let found = OnceCell::new();
-        let threads = || found.get_or_init(|| outside.threads(self.number).collect());
-        let threads = || iter::once_with(threads).flat_map(|all: &Vec<_>| all.iter().copied());
-        let is_over = self.end.look(look, threads()).is_some();
-        let is_over_without = self.end_without_completion.look(look, threads()).is_some();
+        // A file of /proc for each thread: read once for both detectors, and only if one asks for the first.
+        let number = self.number;
+        let found = LazyCell::new(|| outside.threads(number).collect::<Vec<_>>());
+        let threads = iter::once(&found).flat_map(|found| found.to_vec());
+        let is_over = self.end.look(look, threads.clone()).is_some();
+        let is_over_without = self.end_without_completion.look(look, threads).is_some();
         match counts.has_completion && counts.completed_ns == 0 {
             true => is_over_without,
             false => is_over,

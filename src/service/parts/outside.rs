@@ -1,27 +1,22 @@
 //! The real side of the seam: what launches need of the system.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use super::Parts;
 use crate::drive::MemoryLimits;
-use crate::fs::mounts::MountTable;
-use crate::fs::present::{Presence, present_devices};
-use crate::fs::visible::VisibleNames;
-use crate::judge::{KnownFiles, LiveSystem, miss_kinds};
 use crate::learn::{LiveJob, MissedReads};
-use crate::model::{By, LaunchCounts, MissKind, MissedRequests, OwnRead, PrefetchReport, UserApp};
+use crate::model::{LaunchCounts, UserApp};
 use crate::policy::{ColdLaunch, CompletionPage, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{Clocks, TaskState, thread_states};
-use crate::profile::decode;
 use crate::service::control::ServiceSignal;
-use crate::service::history::{FileReads, LaunchRecord};
+use crate::service::history::LaunchRecord;
 use crate::service::late_reads::OverLaunch;
 use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
 use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
 use crate::service::message::Message;
-use crate::service::own_reads::{by_file, path_for};
+use crate::service::missed::{EndedLaunch, Missed, late_reads};
 use crate::service::registry::Added;
 use crate::service::watchlist::ProbationVerdict;
 
@@ -432,114 +427,4 @@ impl Parts {
         self.emit(ServiceSignal::Ended(row.clone()));
         self.worker.jobs.add_launch(row);
     }
-}
-
-/// A launch that is over and is not written down yet.
-pub struct EndedLaunch {
-    key: UserApp,
-    figures: LaunchFigures,
-    is_judged: bool,
-    began: SystemTime,
-    row: LaunchRecord,
-}
-
-/// What a prefetched launch read itself because its profile does not hold it.
-pub struct Missed {
-    /// The launch tree's requests.
-    requests: MissedRequests,
-    /// All that was noted and could be read ahead, of helpers too, with the indices of devices in the profile's table.
-    reads: Vec<(u16, OwnRead)>,
-    /// All that the launch tree read itself until it was complete, by file.
-    by_file: Vec<FileReads>,
-}
-
-impl Missed {
-    /// Compares what was noted of a launch with the profile; `None` if the launch has no report.
-    fn find(packed: &[u8], launch: &EndedLaunch, reads: Vec<OwnRead>) -> Option<Missed> {
-        let figures = &launch.figures;
-        // This program has packed it.
-        let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
-        let known = KnownFiles::new(&profile, report);
-        // What comes after the completion page is not waited for, and is not counted either.
-        let end_ns = figures.counts.completed_ns;
-        let of_tree =
-            |read: &&OwnRead| read.by == By::Tree && (end_ns == 0 || read.time_ns <= end_ns);
-        let noted = reads.iter().filter(of_tree).count() as u64;
-        let mounts = mount_table();
-        let by_file = own_reads_of(
-            launch.key.uid,
-            reads.iter().filter(of_tree),
-            &known,
-            &mounts,
-        );
-        let missed = with_kinds(reads, &known, LiveSystem::new(mounts, launch.began));
-        let of_tree = missed.iter().filter(|(read, _)| of_tree(&read));
-        let requests = MissedRequests::of(of_tree.map(|(_, kind)| *kind));
-        Some(Missed {
-            // The first requests stand for those that found no room.
-            requests: requests.in_proportion(figures.own_readaheads(), noted),
-            reads: readable(missed, &known),
-            by_file,
-        })
-    }
-}
-
-/// Those of these reads that the profile does not hold, with what learning could do about them.
-fn with_kinds(
-    mut reads: Vec<OwnRead>,
-    known: &KnownFiles<'_>,
-    mut system: LiveSystem,
-) -> Vec<(OwnRead, MissKind)> {
-    reads.retain(|read| !known.holds(read));
-    let kinds = miss_kinds(&reads, known, &mut system);
-    reads.into_iter().zip(kinds).collect()
-}
-
-/// Those of them that could be read ahead, with the indices of devices in the profile's table.
-fn readable(missed: Vec<(OwnRead, MissKind)>, known: &KnownFiles<'_>) -> Vec<(u16, OwnRead)> {
-    let readable = missed
-        .into_iter()
-        .filter(|(_, kind)| *kind != MissKind::Unreadable);
-    let located = readable.filter_map(|(read, _)| Some((known.device(read.inode.dev)?, read)));
-    located.collect()
-}
-
-/// What an app read after its launch was over, as far as the profile does not hold it. `None` if that cannot be told.
-fn late_reads(packed: &[u8], over: &OverLaunch, reads: Vec<OwnRead>) -> Option<MissedReads> {
-    // This program has packed it.
-    let profile = decode(packed).ok()?;
-    let mounts = mount_table();
-    // Nothing was prefetched meanwhile.
-    let report = PrefetchReport {
-        devices: present_devices(&profile, &mounts)
-            .iter()
-            .map(Presence::dev)
-            .collect(),
-        ..PrefetchReport::default()
-    };
-    let known = KnownFiles::new(&profile, &report);
-    let missed = with_kinds(reads, &known, LiveSystem::new(mounts, over.began));
-    Some(MissedReads {
-        reads: readable(missed, &known),
-        start_ns: over.start_ns,
-        began: over.began,
-        are_late: true,
-    })
-}
-
-/// A user's launch's own reads by file, with the names that he may know.
-fn own_reads_of<'a>(
-    uid: u32,
-    reads: impl Iterator<Item = &'a OwnRead>,
-    known: &KnownFiles<'_>,
-    mounts: &MountTable,
-) -> Vec<FileReads> {
-    let mut names = VisibleNames::new(uid, mounts);
-    let name = |file| path_for(&mut names, mounts, file);
-    by_file(reads, |read| known.holds(read), name)
-}
-
-/// The mount table. Without one, no file has a name, and nothing can be learned.
-fn mount_table() -> MountTable {
-    MountTable::read().unwrap_or_else(|_| MountTable::parse(b""))
 }

@@ -5,7 +5,7 @@ mod written;
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -14,6 +14,7 @@ use super::attach::Drive;
 use super::control::Overhead;
 use super::fio::{self, Extent, Rate};
 use super::profile::DriveProfile;
+use crate::noise::noise;
 use crate::processes::cpu_of;
 
 pub(super) use loads::{Load, READS, Unit};
@@ -23,6 +24,7 @@ pub(super) const TOLERANCE: f64 = 0.15;
 
 /// Bytes of the scratch file of [`check_alone`].
 const SCRATCH: u64 = 1 << 30;
+const PIECE: usize = 1 << 20;
 
 /// How long each read load goes on.
 const READING: Extent = Extent {
@@ -149,20 +151,13 @@ pub(super) fn attach_alone<T>(
     work(&drive)
 }
 
-/// A file full of data that no layer can compress or leave out.
+/// A file full of noise.
 fn fill(path: &Path) -> Result<()> {
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    let mut state: u64 = 1;
-    for _ in 0..SCRATCH / 8 {
-        // Marsaglia's xorshift64.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        file.write_all(&state.to_le_bytes())?;
+    let mut file = File::create(path)?;
+    for seed in 0..SCRATCH / PIECE as u64 {
+        file.write_all(&noise(PIECE, seed))?;
     }
-    file.into_inner()
-        .map_err(|error| error.into_error())?
-        .sync_all()?;
+    file.sync_all()?;
     Ok(())
 }
 

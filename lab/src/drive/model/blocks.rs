@@ -9,6 +9,7 @@
 //!
 //! This tells what collecting costs, not where data lie: reads find them by their address.
 
+use super::units::micros;
 use crate::drive::profile;
 
 /// Bytes of which each lies in one block: what a file system writes at least.
@@ -68,7 +69,7 @@ impl Blocks {
             open: 0,
             units_per_block: (blocks.bytes / UNIT).max(1) as u32,
             channels,
-            erase: super::micros(blocks.erase_us),
+            erase: micros(blocks.erase_us),
             move_page,
             surcharge: 0,
             erasures: 0,

@@ -7,8 +7,9 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::channels::Channels;
 use super::timeline::Timeline;
+use super::units::{micros, transfer};
 use super::writes::WriteSide;
-use super::{Operation, Request, micros, transfer};
+use super::{Operation, Request};
 use crate::drive::profile::{Bus, Flash};
 
 /// How much earlier than the one before it a request may arrive, in ns: servers take
@@ -43,7 +44,7 @@ impl FlashModel {
             depth: bus.queue_depth as usize,
             working: BinaryHeap::new(),
             controller_free: 0,
-            channels: Channels::new(flash.channels as usize, flash.suspend_us.map(micros)),
+            channels: Channels::new(flash.channels as usize),
             interface: Timeline::default(),
             writes: WriteSide::new(flash, capacity),
             busy_until: 0,

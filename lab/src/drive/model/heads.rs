@@ -2,7 +2,8 @@
 //! next request is the one that the heads reach first; without, the oldest. Writes go to the medium before
 //! they are answered; those that continue one another do so without a rotation in between.
 
-use super::{Operation, Request, Ticket, Timing, micros, transfer};
+use super::units::{micros, transfer};
+use super::{Operation, Request, Ticket, Timing};
 use crate::drive::profile::{Bus, Heads};
 
 /// The mean of √x over the distances of two random points, as a share of the stroke (mean x is 1/3).

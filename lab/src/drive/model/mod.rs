@@ -9,6 +9,7 @@ mod channels;
 mod flash;
 mod heads;
 mod timeline;
+mod units;
 mod writes;
 
 use anyhow::{Context, Result};
@@ -16,6 +17,8 @@ use anyhow::{Context, Result};
 use super::profile::DriveProfile;
 use flash::FlashModel;
 use heads::HeadsModel;
+#[cfg(test)]
+use units::micros;
 
 /// A request as it reaches the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,16 +123,6 @@ impl Model {
             Medium::Heads(heads) => heads.ask(ticket, now),
         }
     }
-}
-
-/// µs as whole ns.
-fn micros(us: f64) -> u64 {
-    (us * 1e3).round() as u64
-}
-
-/// The time that `bytes` take at `mb_s` MB (10⁶ bytes) a second, in ns.
-fn transfer(bytes: u64, mb_s: f64) -> u64 {
-    (bytes as f64 * 1e3 / mb_s).ceil() as u64
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use super::blocks::Blocks;
 use super::channels::Channels;
-use super::{micros, transfer};
+use super::units::{micros, transfer};
 use crate::drive::profile::{self, Flash};
 
 #[derive(Clone, Debug)]

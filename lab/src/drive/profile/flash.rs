@@ -30,9 +30,6 @@ pub struct Flash {
     /// What the controller spends on a discard besides `command_us`, in µs, whatever its length.
     #[serde(default)]
     pub discard_us: f64,
-    /// The time in which a read interrupts a program or an erasure, in µs. Absent: it waits for all that
-    /// its channel was given before it.
-    pub suspend_us: Option<f64>,
     /// Memory of the controller that takes writes. Absent: a write is answered once it is programmed.
     pub buffer: Option<Buffer>,
     /// The part of the flash that is first written with one bit a cell, if there is one.
@@ -112,9 +109,6 @@ impl Flash {
         );
         number("write_us", self.write_us, 0.0, 1e6)?;
         number("discard_us", self.discard_us, 0.0, 1e7)?;
-        if let Some(suspend_us) = self.suspend_us {
-            number("suspend_us", suspend_us, 0.0, 1e6)?;
-        }
         self.validate_write_side()?;
         if let Some(map) = &self.map {
             number("segment_bytes", map.segment_bytes, self.page_bytes, 1 << 40)?;

@@ -204,7 +204,6 @@ mod tests {
         stripe_bytes = 16384
         write_us = 1.0
         discard_us = 100.0
-        suspend_us = 10.0
         buffer = { bytes = 65536, answer_us = 5.0 }
         slc = { bytes = 67108864, program_us = 200.0, idle_ms = 100.0 }
         blocks = { bytes = 4194304, erase_us = 3000.0, spare_percent = 7.0 }
@@ -293,7 +292,6 @@ mod tests {
                 "spare_percent = 0.5",
                 "'blocks.spare_percent'",
             ),
-            ("suspend_us = 10.0", "suspend_us = nan", "'suspend_us'"),
             (", write_sustained_mb_s = 12", "", "'write_sustained_mb_s'"),
         ] {
             let error = parse(&full.replacen(from, to, 1)).unwrap_err();

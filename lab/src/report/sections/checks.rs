@@ -2,12 +2,12 @@
 //! disturbed runs.
 
 use super::super::app::{App, Rule, TINY};
-use super::super::format::{change, date, listed, mebibytes, or_nothing, percent, seconds};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, head};
 use crate::record::Session;
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{change, date, listed, mebibytes, or_nothing, percent, seconds};
 
 /// By how much two rules may differ before the report says so.
 const DISAGREEMENT: f64 = 0.10;

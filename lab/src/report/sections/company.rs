@@ -1,13 +1,13 @@
 //! Launches and learning runs that are not alone on the machine: beside another app or a writer.
 
 use super::super::app::App;
-use super::super::format::{near_one_with_interval, ratio_with_interval, seconds};
-use super::super::stats::median;
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::figures::grouped;
 use super::{Section, average, head, present};
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{near_one_with_interval, ratio_with_interval, seconds};
+use crate::tables::stats::median;
 
 /// The paper's Figure 11: what was learned while another app ran beside what was learned idle, with the
 /// same prefetcher.

@@ -1,12 +1,12 @@
 //! What launches cost the processors (FAST §5.2 and Paralfetch §5.5).
 
 use super::super::app::App;
-use super::super::format::{or_nothing, ratio, seconds};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use crate::record::Effort;
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, ratio, seconds};
 
 /// Processor time and context switches of launches, by those of cold ones.
 pub fn effort(device: &Device) -> Option<Section> {
@@ -128,17 +128,12 @@ fn by_app(device: &Device, apps: &[&App]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::{self, launched};
     use super::*;
     use crate::record::Launch;
 
     fn launch(app: &str, scenario: &str, effort: Option<(f64, u64, u64)>) -> Launch {
         Launch {
-            device: "d".to_owned(),
-            app: app.to_owned(),
-            scenario: scenario.to_owned(),
-            window: Some(1.0),
             effort: effort.map(|(app, switches, prefetch_switches)| Effort {
                 user: app * 0.6,
                 system: app * 0.4,
@@ -147,16 +142,12 @@ mod tests {
                 prefetch: if prefetch_switches > 0 { 0.1 } else { 0.0 },
                 prefetch_switches,
             }),
-            ..Launch::default()
+            ..samples::launch(app, scenario, 0, 1.0)
         }
     }
 
     fn section(launches: Vec<Launch>) -> Option<Section> {
-        let results = Results {
-            launches,
-            ..Results::default()
-        };
-        effort(&devices(&results)[0])
+        effort(&launched(launches))
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The papers' launches of one app in peace, with our apps.
 
 use super::super::app::App;
-use super::super::format::{or_nothing, percent, ratio_with_interval};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, average, head, present};
 use crate::scenarios::{self, BOUND_AS_READ, BOUND_EXACT, Kind};
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, percent, ratio_with_interval};
 
 /// The paper's Figure 10, on a microSD card its Figure 13: our optimisations added one at a time.
 pub fn increments(device: &Device) -> Option<Section> {

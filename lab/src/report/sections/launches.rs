@@ -1,14 +1,14 @@
 //! Launch times: normalized, reduction, gap closed, seconds.
 
 use super::super::app::App;
-use super::super::format::{
-    or_nothing, percent, ratio, ratio_with_interval, seconds as in_seconds,
-};
-use super::super::stats::{Estimate, median, quartiles};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, head};
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{
+    or_nothing, percent, ratio, ratio_with_interval, seconds as in_seconds,
+};
+use crate::tables::stats::{Estimate, median, quartiles};
 
 /// Everything that is normalized to cold.
 pub fn normalized(device: &Device) -> Option<Section> {

@@ -1,9 +1,9 @@
 //! What learning runs found, and how well.
 
-use super::super::format::{mebibytes, or_nothing, seconds};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, service};
+use crate::tables::Table;
+use crate::tables::format::{mebibytes, or_nothing, seconds};
 
 /// What learning runs found.
 pub fn learned(device: &Device) -> Option<Section> {

@@ -2,11 +2,11 @@
 
 use paralfetch::model::PAGE_SIZE;
 
-use super::super::format::{mebibytes, or_nothing, ratio};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use crate::record::{Lessons, LessonsStep};
+use crate::tables::Table;
+use crate::tables::format::{mebibytes, or_nothing, ratio};
 
 /// How the lessons were learned, and what is kept of them.
 struct Way {
@@ -72,7 +72,7 @@ fn table(all: &[&Lessons], way: &Way, most: usize) -> Table {
 #[cfg(test)]
 mod tests {
     use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::device;
     use super::*;
 
     fn of(app: &str, how: &str, steps: &[(u64, u64, u64)]) -> Lessons {
@@ -104,7 +104,7 @@ mod tests {
             ],
             ..Results::default()
         };
-        let sections = lessons(&devices(&results)[0]);
+        let sections = lessons(&device(results));
         let rows = |index: usize| &sections[index].tables[0].rows;
         assert_eq!(rows(0)[0], ["vlc", "4.0", "0.75", "0.50", "6.0"]);
         assert_eq!(rows(0)[1], ["gimp", "4.0", "0.75", "–", "5.0"]);
@@ -118,6 +118,6 @@ mod tests {
             lessons: vec![of("vlc", "exact", &[(1, 1, 1)])],
             ..Results::default()
         };
-        assert!(lessons(&devices(&results)[0]).is_empty());
+        assert!(lessons(&device(results)).is_empty());
     }
 }

@@ -1,11 +1,11 @@
 //! What prefetched launches still read themselves.
 
-use super::super::format::{listed, or_nothing, tenths};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use crate::record::Missed;
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{listed, or_nothing, tenths};
 
 /// Misses of one more launch of each app, with their reasons.
 pub fn misses(device: &Device) -> Option<Section> {
@@ -64,7 +64,7 @@ fn requests(missed: &Missed) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::{device, launch};
     use super::*;
     use crate::record::{Launch, MissKind};
 
@@ -76,12 +76,8 @@ mod tests {
             requests,
         };
         let cold = Launch {
-            device: "d".to_owned(),
-            app: "a".to_owned(),
-            scenario: "cold".to_owned(),
-            window: Some(1.0),
             app_requests: 1000,
-            ..Launch::default()
+            ..launch("a", "cold", 0, 1.0)
         };
         let missed = Missed {
             device: "d".to_owned(),
@@ -94,7 +90,7 @@ mod tests {
             missed: vec![missed],
             ..Results::default()
         };
-        let section = misses(&devices(&results)[0]).unwrap();
+        let section = misses(&device(results)).unwrap();
         assert!(section.text[0].contains("0.4 %"), "{:?}", section.text);
         assert_eq!(
             section.tables[0].rows[0][1..4],

@@ -4,49 +4,23 @@ mod checks;
 mod company;
 mod effort;
 mod figures;
-mod idle;
 mod launches;
 mod learned;
 mod lessons;
 mod misses;
 mod one_core;
+#[cfg(test)]
+mod samples;
+mod section;
 mod service;
+mod stretches;
 mod sweeps;
 mod together;
 mod wrong;
 
-use super::app::App;
-use super::format::or_nothing;
-use super::stats::{Estimate, Statistic};
 use super::summary::Device;
-use super::table::Table;
-pub use idle::idle_stretches;
-
-/// A part of a device's report.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Section {
-    /// Heading.
-    pub title: String,
-    /// Paragraphs.
-    pub text: Vec<String>,
-    /// Its tables.
-    pub tables: Vec<Table>,
-}
-
-/// Title of the average's row.
-pub const AVERAGE: &str = "average";
-
-impl Section {
-    /// A section of the tables that have rows; `None` where none has.
-    fn of(title: &str, text: Vec<String>, mut tables: Vec<Table>) -> Option<Self> {
-        tables.retain(|table| !table.rows.is_empty());
-        (!tables.is_empty()).then(|| Self {
-            title: title.to_owned(),
-            text,
-            tables,
-        })
-    }
-}
+pub use section::{AVERAGE, Section};
+use section::{average, head, mean_of_all, present};
 
 /// The sections of a drive, those of experiments that were not made left out.
 pub fn of_device(device: &Device) -> Vec<Section> {
@@ -72,6 +46,7 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         learned::learned(device),
         checks::ends(device),
         checks::disturbed(device),
+        stretches::stretches(device),
     ];
     let rounds = service::rounds(device)
         .into_iter()
@@ -79,77 +54,4 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         .chain(lessons::lessons(device));
     let launches = launches.into_iter().flatten().chain(rounds);
     launches.chain(conditions.into_iter().flatten()).collect()
-}
-
-impl Table {
-    /// Adds a row for each app that has one of the cells, and where several have, a last one of averages.
-    fn by_app<C>(
-        mut self,
-        apps: &[&App],
-        columns: &[C],
-        cell: impl Fn(&App, &C) -> Option<String>,
-        average: impl Fn(&C) -> Option<String>,
-    ) -> Self {
-        let row = |cells: Vec<Option<String>>| {
-            let known = cells.iter().any(Option::is_some);
-            known.then(|| cells.into_iter().map(or_nothing))
-        };
-        for app in apps {
-            let cells = columns.iter().map(|column| cell(app, column)).collect();
-            let named = |cells| std::iter::once(app.name.clone()).chain(cells);
-            self.rows
-                .extend(row(cells).map(|cells| named(cells).collect()));
-        }
-        if self.rows.len() > 1 {
-            let named = |cells| std::iter::once(AVERAGE.to_owned()).chain(cells);
-            let averages = row(columns.iter().map(average).collect());
-            self.rows
-                .extend(averages.map(|cells| named(cells).collect()));
-        }
-        self
-    }
-
-    /// Numbers with their spread by app, and their averages.
-    fn of_statistics<C>(
-        self,
-        apps: &[&App],
-        columns: &[C],
-        of: impl Fn(&App, &C) -> Option<Statistic>,
-        show: fn(Estimate) -> String,
-    ) -> Self {
-        let shown = |number: Statistic| show(number.estimate());
-        self.by_app(
-            apps,
-            columns,
-            |app, column| of(app, column).map(shown),
-            |column| average(apps, |app| of(app, column)).map(shown),
-        )
-    }
-}
-
-/// The mean over the apps that have something to gain, of those that have the number.
-fn average(apps: &[&App], of: impl Fn(&App) -> Option<Statistic>) -> Option<Statistic> {
-    let large = apps.iter().filter(|app| !app.is_tiny());
-    Statistic::mean(large.filter_map(|app| of(app)).collect())
-}
-
-/// The mean if each of the values is known: of others it would be another mean.
-fn mean_of_all(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let values: Vec<f64> = values.collect::<Option<_>>()?;
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// The heads of a table by app.
-fn head<T: Into<String>>(columns: impl IntoIterator<Item = T>) -> Vec<String> {
-    let columns = columns.into_iter().map(Into::into);
-    std::iter::once("app".to_owned()).chain(columns).collect()
-}
-
-/// The scenarios of `wanted` that the device has, in that order.
-fn present<'a>(device: &Device, wanted: &[&'a str]) -> Vec<&'a str> {
-    wanted
-        .iter()
-        .copied()
-        .filter(|name| device.scenarios.iter().any(|own| own == name))
-        .collect()
 }

@@ -1,12 +1,12 @@
 //! Launches that share a processor with their prefetcher (Paralfetch §5.5).
 
 use super::super::app::App;
-use super::super::format::{ratio, seconds};
-use super::super::stats::median;
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, head, mean_of_all};
 use crate::scenarios::ONE_CORE;
+use crate::tables::Table;
+use crate::tables::format::{ratio, seconds};
+use crate::tables::stats::median;
 
 /// What one processor makes of cold launches, and what a prefetcher with nothing to do adds to warm ones.
 pub fn one_core(device: &Device) -> Option<Section> {
@@ -96,21 +96,8 @@ fn added(app: &App, with: &str, without: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::{launch, launched};
     use super::*;
-    use crate::record::Launch;
-
-    fn launch(app: &str, scenario: &str, turn: u32, seconds: f64) -> Launch {
-        Launch {
-            device: "d".to_owned(),
-            app: app.to_owned(),
-            scenario: scenario.to_owned(),
-            turn,
-            window: Some(seconds),
-            ..Launch::default()
-        }
-    }
 
     #[test]
     fn what_is_added_is_of_the_same_turn() {
@@ -127,11 +114,7 @@ mod tests {
                 ]);
             }
         }
-        let results = Results {
-            launches,
-            ..Results::default()
-        };
-        let section = one_core(&devices(&results)[0]).unwrap();
+        let section = one_core(&launched(launches)).unwrap();
         let [cold, warm] = [0, 1].map(|table: usize| &section.tables[table].rows);
         assert_eq!(cold[0], ["a", "2.15", "4.00", "–", "0.75"]);
         assert_eq!(cold[2], ["average", "–", "–", "–", "0.75"]);
@@ -141,10 +124,7 @@ mod tests {
 
     #[test]
     fn other_sessions_have_no_such_section() {
-        let results = Results {
-            launches: vec![launch("a", "cold", 0, 1.0), launch("a", "warm", 0, 1.0)],
-            ..Results::default()
-        };
-        assert_eq!(one_core(&devices(&results)[0]), None);
+        let launches = vec![launch("a", "cold", 0, 1.0), launch("a", "warm", 0, 1.0)];
+        assert_eq!(one_core(&launched(launches)), None);
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::super::app::App;
-use super::super::format::{near_one_with_interval, ratio_with_interval};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, head};
 use crate::record::{Learned, Served, Tuned};
 use crate::scenarios::Kind;
+use crate::tables::Table;
+use crate::tables::format::{near_one_with_interval, ratio_with_interval};
 
 /// Launches of a round that the service usually learns; those from the next one on are what users get.
 const LEARNED: usize = 2;

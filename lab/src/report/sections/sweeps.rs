@@ -1,12 +1,12 @@
 //! Launch times over the values of one scheduling parameter (Paralfetch, Figures 4, 6, 7 and 8).
 
 use super::super::app::App;
-use super::super::format::{or_nothing, ratio, seconds, tenths};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::{Section, head, mean_of_all};
 use crate::record::Missed;
 use crate::scenarios::{SWEEP, SWEEP_ALONE, unnumbered};
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, ratio, seconds, tenths};
 
 /// A parameter as the report describes it.
 struct Sweep {
@@ -164,20 +164,14 @@ fn by_app(apps: &[&App], sweep: &Sweep, values: &[u64]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::{self, device};
     use super::*;
     use crate::record::{Launch, MissKind};
-    use crate::scenarios;
 
     fn results() -> Results {
         let launch = |app: &str, scenario: &str, seconds: f64| Launch {
-            device: "d".to_owned(),
-            app: app.to_owned(),
-            scenario: scenario.to_owned(),
-            window: Some(seconds),
-            exit: scenarios::is_prefetch_only(scenario).then_some(seconds),
             app_requests: (seconds * 100.0).round() as u64,
-            ..Launch::default()
+            ..samples::launch(app, scenario, 0, seconds)
         };
         let app = |app: &str, factor: f64| {
             [
@@ -218,7 +212,7 @@ mod tests {
 
     #[test]
     fn values_are_in_their_order_and_need_a_second_one() {
-        let sections = sweeps(&devices(&results())[0]);
+        let sections = sweeps(&device(results()));
         assert_eq!(sections.len(), 1, "one hole is no sweep");
         let rows = &sections[0].tables[0].rows;
         assert_eq!(rows[0], ["8", "0.60", "1.00", "60.0 %", "0.0"]);
@@ -236,7 +230,7 @@ mod tests {
         results.launches.retain(|launch| {
             (launch.app.as_str(), launch.scenario.as_str()) != ("b", "sweep-shift-64")
         });
-        let rows = &sweeps(&devices(&results)[0])[0].tables[0].rows;
+        let rows = sweeps(&device(results)).remove(0).tables.remove(0).rows;
         assert_eq!(rows[1][1], "–");
         assert_eq!(rows[2][1], "0.75");
     }

@@ -1,12 +1,12 @@
 //! Several apps launched at once (FAST, Figure 8).
 
 use super::super::app::App;
-use super::super::format::{or_nothing, ratio, seconds};
 use super::super::summary::Device;
-use super::super::table::Table;
 use super::Section;
 use super::company::against;
 use crate::scenarios::{self, Kind};
+use crate::tables::Table;
+use crate::tables::format::{or_nothing, ratio, seconds};
 
 const COLD: &str = "together-cold";
 
@@ -63,31 +63,20 @@ fn table(apps: &[&App], names: &[&str]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::{launch, launched};
     use super::*;
-    use crate::record::Launch;
 
     #[test]
     fn rows_are_in_order_of_numbers() {
-        let launch = |app: &str, scenario: &str, seconds: f64| Launch {
-            device: "d".to_owned(),
-            app: app.to_owned(),
-            scenario: scenario.to_owned(),
-            window: Some(seconds),
-            ..Launch::default()
-        };
-        let results = Results {
-            launches: vec![
-                launch("a+b+c", "together-cold", 4.0),
-                launch("a+b+c", "together-infill", 3.0),
-                launch("a+b", "together-cold", 2.0),
-                launch("a+b", "together-infill", 1.0),
-                launch("a+b", "together-fast", 1.5),
-            ],
-            ..Results::default()
-        };
-        let section = together(&devices(&results)[0]).unwrap();
+        let launches = [
+            ("a+b+c", "together-cold", 4.0),
+            ("a+b+c", "together-infill", 3.0),
+            ("a+b", "together-cold", 2.0),
+            ("a+b", "together-infill", 1.0),
+            ("a+b", "together-fast", 1.5),
+        ]
+        .map(|(app, scenario, seconds)| launch(app, scenario, 0, seconds));
+        let section = together(&launched(launches.into())).unwrap();
         let rows = &section.tables[0].rows;
         assert_eq!(rows[0], ["2", "2.00", "1.50", "0.75", "1.00", "0.50", "b"]);
         assert_eq!(rows[1], ["3", "4.00", "–", "–", "3.00", "0.75", "c"]);

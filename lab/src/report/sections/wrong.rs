@@ -44,24 +44,13 @@ fn worst(apps: &[&App], wrong: &[&str]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::load::Results;
-    use super::super::super::summary::devices;
+    use super::super::samples::{launch, launched};
     use super::*;
-    use crate::record::Launch;
 
     fn section(launches: &[(&str, f64)]) -> Option<Section> {
-        let launch = |&(scenario, seconds): &(&str, f64)| Launch {
-            device: "d".to_owned(),
-            app: "vlc".to_owned(),
-            scenario: scenario.to_owned(),
-            window: Some(seconds),
-            ..Launch::default()
-        };
-        let results = Results {
-            launches: launches.iter().map(launch).collect(),
-            ..Results::default()
-        };
-        wrong(&devices(&results)[0])
+        let launches = launches.iter();
+        let launches = launches.map(|(scenario, seconds)| launch("vlc", scenario, 0, *seconds));
+        wrong(&launched(launches.collect()))
     }
 
     #[test]

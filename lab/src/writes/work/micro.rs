@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::calls::{close, create, truncate, write};
-use super::{ALL, Prepared, noise};
+use super::{ALL, Prepared};
+use crate::noise::noise;
 use crate::writes::latencies::Stopwatch;
 
 /// M1, M2 and M5: a file of the same name is created, written with one call, synced and closed.

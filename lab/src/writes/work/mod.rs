@@ -39,33 +39,11 @@ pub(super) fn prepare(benchmark: Benchmark, directory: &Path) -> Result<Box<dyn 
     })
 }
 
-/// `length` bytes that no layer can compress, the same for each seed.
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    // Marsaglia's xorshift64, which must not begin with zero.
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    #[test]
-    fn noise_repeats_by_seed() {
-        assert_eq!(noise(11, 3), noise(11, 3));
-        assert_ne!(noise(11, 3), noise(11, 4));
-        assert_eq!((noise(0, 1).len(), noise(4097, 1).len()), (0, 4097));
-    }
 
     /// Without time for more, each of them begins, does one iteration or part of it, and says that it was cut.
     #[test]

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{ALL, Prepared, noise};
+use super::{ALL, Prepared};
 use crate::child::{end, ended_within};
+use crate::noise::noise;
 use crate::writes::latencies::Stopwatch;
 
 /// How often it is installed; removed in between.

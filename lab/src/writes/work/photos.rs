@@ -11,7 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use rusqlite::Connection;
 
 use super::calls::{close, create, write};
-use super::{ALL, Prepared, noise};
+use super::{ALL, Prepared};
+use crate::noise::noise;
 use crate::writes::latencies::Stopwatch;
 
 /// Shots of a burst: as many as the paper's phone takes.

@@ -24,7 +24,6 @@ fn plain(change: impl FnOnce(&mut Flash)) -> DriveProfile {
         stripe_bytes: PAGE,
         write_us: 0.0,
         discard_us: 0.0,
-        suspend_us: None,
         buffer: None,
         slc: None,
         blocks: None,
@@ -64,13 +63,6 @@ fn without_a_buffer_a_write_ends_with_its_program() {
     assert_eq!(ends[1], ends[0] + 16_384);
     // The read waits for the program of its channel.
     assert_eq!(ends[2], ends[0] + 100_000 + 2 * 16_384);
-}
-
-#[test]
-fn a_read_interrupts_a_program_where_the_drive_can() {
-    let drive = plain(|flash| flash.suspend_us = Some(20.0));
-    let ends = completions(&drive, &[write(0, PAGE, 0), read(0, PAGE, 50_000)]);
-    assert_eq!(ends[1], 50_000 + 20_000 + 100_000 + 2 * 16_384);
 }
 
 #[test]

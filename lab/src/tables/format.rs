@@ -40,17 +40,19 @@ pub fn ratio(value: f64) -> String {
 
 /// A normalized time and its interval: `0.45 (0.43–0.48)`.
 pub fn ratio_with_interval(estimate: Estimate) -> String {
-    match estimate.interval {
-        Some((low, high)) => format!("{:.2} ({low:.2}–{high:.2})", estimate.value),
-        None => format!("{:.2} (1 run)", estimate.value),
-    }
+    with_interval(estimate, 2)
 }
 
 /// A ratio that is near 1, and its interval: `1.012 (1.004–1.021)`.
 pub fn near_one_with_interval(estimate: Estimate) -> String {
+    with_interval(estimate, 3)
+}
+
+fn with_interval(estimate: Estimate, digits: usize) -> String {
+    let value = estimate.value;
     match estimate.interval {
-        Some((low, high)) => format!("{:.3} ({low:.3}–{high:.3})", estimate.value),
-        None => format!("{:.3} (1 run)", estimate.value),
+        Some((low, high)) => format!("{value:.digits$} ({low:.digits$}–{high:.digits$})"),
+        None => format!("{value:.digits$} (1 run)"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a session asks of the machine, so that a virtual one behaves like one of its own.
+//! The machine of a session, and what is asked of it, so that a virtual one behaves like one of its own.
 //!
 //! **Idle processors.** In a virtual machine an idle processor halts, and the host takes some 70 µs to wake
 //! it: half a flash read, and only sometimes, since the host polls for a while before it really sleeps. The
@@ -21,6 +21,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use paralfetch::drive::{Knobs, restore_leftovers};
 use paralfetch::learn::keeper_command;
+
+use crate::record::Session;
 
 /// Where the knobs' old values are recorded; a reboot empties it, as it does the knobs.
 const RECORD_DIR: &str = "/run/paralfetch-lab";
@@ -111,6 +113,38 @@ impl Awake {
             None => Ok(()),
         }
     }
+}
+
+/// A session on a drive with this name, in these words, that begins now on this machine.
+///
+/// # Errors
+/// When the number of processors is not known.
+pub fn session(device: &str, drive: String) -> Result<Session> {
+    let gib = (memory_bytes() as f64 / (1u64 << 30) as f64).round();
+    let processors = std::thread::available_parallelism()?;
+    Ok(Session {
+        started: now(),
+        device: device.to_owned(),
+        drive,
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        machine: format!("{processors} processors, {gib} GiB"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Session::default()
+    })
+}
+
+/// The machine's memory, in bytes.
+pub fn memory_bytes() -> u64 {
+    let memory = rustix::system::sysinfo();
+    memory.totalram * u64::from(memory.mem_unit)
+}
+
+/// Seconds since the epoch.
+pub fn now() -> u64 {
+    jiff::Timestamp::now().as_second().unsigned_abs()
 }
 
 /// Whether free memory may be reported to a host.
