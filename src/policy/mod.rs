@@ -27,6 +27,7 @@ mod dynamic;
 mod gain;
 mod launch_figures;
 mod learned_launches;
+pub mod likely;
 mod managed;
 mod no_gain;
 mod obsolete;
