@@ -91,7 +91,7 @@ mod tests {
         ];
         let even = [(1, 0.5), (2, 0.5), (3, 0.5)];
         assert_eq!(worthwhile(&candidates, &even, 100), [1, 3]);
-        assert_eq!(worthwhile(&candidates, &even, 0), []);
+        assert!(worthwhile(&candidates, &even, 0).is_empty());
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             candidate(5, 1_000_000, 10),
         ];
         let likely = [(1, 0.9), (2, 0.9), (3, 0.09), (4, f64::NAN)];
-        assert_eq!(worthwhile(&candidates, &likely, 1000), []);
+        assert!(worthwhile(&candidates, &likely, 1000).is_empty());
     }
 
     #[test]

@@ -30,14 +30,14 @@ const AGE_DAYS: f64 = 4.0;
 const SAME_HOURS: f64 = 4.0;
 
 /// The same of a window on the same kind of day.
-const SAME_KIND_OF_DAY: f64 = 2.0;
+const SAME_KIND_OF_DAY: f64 = 3.0;
 
 /// Votes against every app before there are any, in windows: one launch in the only window is no certainty.
 const DOUBT: f64 = 0.5;
 
 /// How many launches of the app that was launched last must have been followed by others, until what followed them
 /// counts as much as the windows.
-const FOLLOWED: f64 = 4.0;
+const FOLLOWED: f64 = 2.0;
 
 /// A launch of one user, of the past.
 #[derive(Clone, Copy, Debug)]
