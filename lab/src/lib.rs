@@ -4,7 +4,8 @@
 //! A session mounts the [`image`] with its [`apps`] on a [`drive`], and performs an [`experiment`]:
 //! launches in [`scenarios`] on a [`display`], with one of the [`methods`] or with Paralfetch prefetching. Each launch
 //! leaves a [`record`]; a [`timeline`] shows one launch in full. The [`report`] is made from records
-//! alone. [`writes`] measures single operations while the drive is being written.
+//! alone. [`writes`] measures single operations while the drive is being written, and [`predict`] how often the next
+//! launch is foreseen.
 
 pub mod apps;
 mod child;
@@ -17,7 +18,9 @@ pub mod drive;
 pub mod experiment;
 pub mod image;
 pub mod methods;
+pub mod predict;
 mod processes;
+mod random;
 pub mod record;
 pub mod report;
 pub mod scenarios;

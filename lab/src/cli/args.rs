@@ -27,6 +27,9 @@ pub enum Command {
     Run(Run),
     /// Measures single operations while the drive is being written, and what helps (QASIO, FAST '15).
     Writes(Writes),
+    /// Says how often the next launch is among the likeliest apps, on made-up histories: Paralfetch's prediction, parts
+    /// of it, and other methods.
+    Predict,
     /// Writes report.md from the results in a directory.
     Report {
         /// The results directory.

@@ -24,7 +24,7 @@ use crate::writes::run::BenchmarkJob;
 use crate::writes::session::WritesOptions;
 use crate::writes::shielding::ShieldJob;
 use crate::writes::writer::WriterJob;
-use crate::{image, report, writes};
+use crate::{image, predict, report, writes};
 use args::{Cli, Command, Data};
 
 /// Exit status when some of what was asked for could not be had.
@@ -48,6 +48,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(args) => return measure(args),
         Command::Writes(args) => write(args)?,
+        Command::Predict => print!("{}", predict::report()),
         Command::Report { dir } => report::write(&dir)?,
         Command::Compare { a, b } => print!("{}", report::compare(&a, &b)?),
         Command::CheckDrive { device, data } => check_drives(&device, &data)?,
