@@ -48,7 +48,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(args) => return measure(args),
         Command::Writes(args) => write(args)?,
-        Command::Predict => print!("{}", predict::report()),
+        Command::Predict { history } => print!("{}", predict::report(history.as_deref())?),
         Command::Report { dir } => report::write(&dir)?,
         Command::Compare { a, b } => print!("{}", report::compare(&a, &b)?),
         Command::CheckDrive { device, data } => check_drives(&device, &data)?,

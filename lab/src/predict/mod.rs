@@ -1,15 +1,18 @@
 //! How often the next launch is among the few apps that were read ahead: Paralfetch's prediction, parts of it, and other
-//! methods, on made-up histories.
+//! methods, on made-up histories or a service's own.
 
 mod histories;
 mod pairs;
 mod predictors;
+mod replay;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
+use anyhow::Result;
 use paralfetch::policy::likely::{Evidence, HORIZON_S, probabilities};
 
-use crate::report::table::Table;
+use crate::report::table::{NOTHING, Table};
 use histories::{AppUse, Shape};
 use predictors::Predictor;
 
@@ -36,9 +39,9 @@ impl Hits {
         self.of += 1.0;
     }
 
-    /// In percent, for the one of [`APPS`] at this place.
-    fn percent(&self, at: usize) -> f64 {
-        100.0 * self.hits[at] / self.of
+    /// In percent, for the one of [`APPS`] at this place; `None` if nothing was asked.
+    fn percent(&self, at: usize) -> Option<f64> {
+        (self.of > 0.0).then(|| 100.0 * self.hits[at] / self.of)
     }
 }
 
@@ -121,61 +124,98 @@ fn methods() -> Vec<(&'static str, Predictor)> {
         .collect()
 }
 
-/// What the method at this place answers for users of one shape.
-fn answers(method: usize, shape: Shape) -> Answers {
-    let mut answers = Answers::default();
-    for seed in 0..SEEDS {
-        // Each history is another user's: nothing is known of the one before.
-        let (_, mut method) = methods().swap_remove(method);
-        answers.add(&mut method, &shape.history(seed));
-    }
-    answers
+/// Users of a kind: a column of the tables.
+struct Group {
+    name: String,
+    histories: Vec<Vec<AppUse>>,
 }
 
-/// The tables, as text: hits by method and shape, and whether probabilities are true.
-pub fn report() -> String {
+impl Group {
+    fn made_up() -> Vec<Self> {
+        let of_shape = |shape: Shape| Self {
+            name: shape.name().to_owned(),
+            histories: (0..SEEDS).map(|seed| shape.history(seed)).collect(),
+        };
+        Shape::ALL.map(of_shape).into()
+    }
+
+    /// What the method at this place answers. Each history is another user's: nothing is known of the one before.
+    fn answers(&self, method: usize) -> Answers {
+        let mut answers = Answers::default();
+        for history in &self.histories {
+            let (_, mut method) = methods().swap_remove(method);
+            answers.add(&mut method, history);
+        }
+        answers
+    }
+}
+
+/// The tables, as text: hits by method, and whether probabilities are true. They are of made-up histories, or of a
+/// service's own: each user of the database is a column.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn report(database: Option<&Path>) -> Result<String> {
+    let groups = match database {
+        Some(path) => replay::users(path)?,
+        None => Group::made_up(),
+    };
     let rows: Vec<(&str, Vec<Answers>)> = methods()
         .iter()
         .enumerate()
-        .map(|(at, (name, _))| (*name, Shape::ALL.map(|shape| answers(at, shape)).to_vec()))
+        .map(|(at, (name, _))| {
+            (
+                *name,
+                groups.iter().map(|group| group.answers(at)).collect(),
+            )
+        })
         .collect();
     let mut text = String::new();
     for (at, apps) in APPS.iter().enumerate() {
         let title = format!("The next launch is among {apps} apps, in percent");
-        text += &table(&title, &rows, |answers| answers.next.percent(at));
+        text += &table(&title, &groups, &rows, |answers| answers.next.percent(at));
         let title = format!(
             "Launched within {} hours after a pause, among {apps} apps, in percent",
             HORIZON_S / 3600
         );
-        text += &table(&title, &rows, |answers| answers.horizon.percent(at));
+        text += &table(&title, &groups, &rows, |answers| {
+            answers.horizon.percent(at)
+        });
     }
-    text + &calibration()
+    Ok(text + &calibration(&groups))
 }
 
-/// A row a method, a column a shape; the last is the average of the shapes.
-fn table(title: &str, rows: &[(&str, Vec<Answers>)], percent: impl Fn(&Answers) -> f64) -> String {
-    let shapes = Shape::ALL.map(Shape::name);
-    let head = [""].into_iter().chain(shapes).chain(["average"]);
+/// A row a method, a column a group; the last is the average of the groups.
+fn table(
+    title: &str,
+    groups: &[Group],
+    rows: &[(&str, Vec<Answers>)],
+    percent: impl Fn(&Answers) -> Option<f64>,
+) -> String {
+    let names = groups.iter().map(|group| group.name.as_str());
+    let head = [""].into_iter().chain(names).chain(["average"]);
     let mut table = Table::new(title, "", head);
     for (name, answers) in rows {
-        let percents: Vec<f64> = answers.iter().map(&percent).collect();
-        let average = percents.iter().sum::<f64>() / percents.len() as f64;
+        let percents: Vec<Option<f64>> = answers.iter().map(&percent).collect();
+        let known: Vec<f64> = percents.iter().copied().flatten().collect();
+        let average = known.iter().sum::<f64>() / known.len() as f64;
+        let average = (!known.is_empty()).then_some(average);
         let cells = percents.into_iter().chain([average]);
-        let cells = cells.map(|percent| format!("{percent:.1}"));
+        let cells = cells.map(|percent| match percent {
+            Some(percent) => format!("{percent:.1}"),
+            None => NOTHING.to_owned(),
+        });
         table.push([(*name).to_owned()].into_iter().chain(cells));
     }
     format!("{title}\n{}\n", table.to_text())
 }
 
-/// Whether apps are launched as often as Paralfetch says, after pauses: all shapes together, by tenths of probability.
-fn calibration() -> String {
+/// Whether apps are launched as often as Paralfetch says, after pauses: all groups together, by tenths of probability.
+fn calibration(groups: &[Group]) -> String {
     let mut tenths = [(0.0, 0.0, 0.0); 10];
-    for history in Shape::ALL
-        .iter()
-        .flat_map(|shape| (0..SEEDS).map(|seed| shape.history(seed)))
-    {
-        for at in (1..history.len()).filter(|&at| ends_a_pause(&history, at)) {
-            let launched = within_horizon(&history, at);
+    for history in groups.iter().flat_map(|group| &group.histories) {
+        for at in (1..history.len()).filter(|&at| ends_a_pause(history, at)) {
+            let launched = within_horizon(history, at);
             let past = predictors::past_launches(&history[..at]);
             for (app, probability) in probabilities(&past, history[at].at_s, 0) {
                 let tenth = ((probability * 10.0) as usize).min(9);
@@ -212,8 +252,9 @@ mod tests {
         let mut hits = Hits::default();
         hits.add(&[1, 2, 3, 4, 5, 6, 7, 8, 9], &BTreeSet::from([2, 3, 9]));
         hits.add(&[1], &BTreeSet::from([1]));
-        let percents = [0, 1, 2].map(|at| hits.percent(at).round());
+        let percents = [0, 1, 2].map(|at| hits.percent(at).unwrap().round());
         assert_eq!(percents, [67.0, 83.0, 83.0]);
+        assert_eq!(Hits::default().percent(0), None);
     }
 
     /// Launches a minute apart, then a night, then two apps of which the method knows one.

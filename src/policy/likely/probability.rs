@@ -10,6 +10,8 @@
 //!
 //! An app's share of the votes is its probability. What followed earlier launches of the app that was launched last
 //! votes beside them. A window counts an app once: a burst of launches says no more about the next hours than one.
+//!
+//! The weights below have the most hits in `lab predict`; half or twice of one costs three points of a hundred at most.
 
 use std::collections::{BTreeMap, BTreeSet};
 
