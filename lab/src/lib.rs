@@ -3,7 +3,8 @@
 //!
 //! A session mounts the [`image`] with its [`apps`] on a [`drive`], and performs an [`experiment`]:
 //! launches in [`scenarios`] on a [`display`], with one of the [`methods`] or with Paralfetch prefetching. Each launch
-//! leaves a [`record`]. The [`report`] is made from records alone. [`writes`] measures single operations while the drive is being written.
+//! leaves a [`record`]. The [`report`] is made from records alone. [`writes`] measures single operations while the drive
+//! is being written, and [`predict`] how often the next launch is foreseen.
 
 pub mod apps;
 mod child;
@@ -20,7 +21,9 @@ mod machine;
 pub mod methods;
 mod namespace;
 mod noise;
+pub mod predict;
 mod processes;
+mod random;
 pub mod record;
 pub mod report;
 pub mod scenarios;

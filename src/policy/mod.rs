@@ -20,13 +20,14 @@
 //!
 //! The first launches are learned in a row, prefetched by what is known so far, and later one now and then
 //! ([`LearnedLaunches`]). [`Tuning`] is dynamic scheduling by itself, [`Gain`] measures whether prefetching helps, and
-//! [`check_files`] finds obsolete entries.
+//! [`check_files`] finds obsolete entries. Apart from an app's own launches, [`likely`] predicts which apps come next.
 
 mod cold_requests;
 mod dynamic;
 mod gain;
 mod launch_figures;
 mod learned_launches;
+pub mod likely;
 mod managed;
 mod no_gain;
 mod obsolete;

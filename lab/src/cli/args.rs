@@ -27,6 +27,12 @@ pub enum Command {
     Run(Run),
     /// Measures single operations while the drive is being written, and what helps (QASIO, FAST '15).
     Writes(Writes),
+    /// Says how often the next launch is among the likeliest apps: Paralfetch's prediction, parts of it, and other methods.
+    Predict {
+        /// The history of a service, such as /var/lib/paralfetch/history.sqlite, instead of made-up ones.
+        #[arg(long, value_name = "FILE")]
+        history: Option<PathBuf>,
+    },
     /// Writes report.md from the results in a directory.
     Report {
         /// The results directory.

@@ -26,7 +26,7 @@ use crate::writes::run::BenchmarkJob;
 use crate::writes::session::WritesOptions;
 use crate::writes::shielding::ShieldJob;
 use crate::writes::writer::WriterJob;
-use crate::{image, report, writes};
+use crate::{image, predict, report, writes};
 use args::{Cli, Command, Data};
 
 /// Exit status when some of what was asked for could not be had.
@@ -50,6 +50,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(args) => return measure(args),
         Command::Writes(args) => write(args)?,
+        Command::Predict { history } => print!("{}", predict::report(history.as_deref())?),
         Command::Report { dir } => report::write(&dir)?,
         Command::Compare { a, b } => print!("{}", report::compare(&a, &b)?),
         Command::CheckDrive { device, data } => check_drives(&device, &data)?,

@@ -4,6 +4,8 @@
 //! again from runs drawn with replacement; the spread of these is its 95 % interval (Efron's percentile
 //! bootstrap). Draws come from a generator with a fixed seed: the same results give the same report.
 
+use crate::random::SplitMix64;
+
 /// Redraws per interval. The ends of an interval are then 50 redraws deep.
 const DRAWS: usize = 2000;
 /// Any constant does; it is fixed so that reports repeat.
@@ -148,26 +150,6 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * place.fract()
 }
 
-/// Steele, Lea and Flood's generator (OOPSLA 2014): small, and good enough to draw runs.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// As many values as there are, drawn with replacement.
-    fn redraw(&mut self, values: &[f64]) -> Vec<f64> {
-        // The high half of the product maps evenly onto 0..len, but for 2⁻⁶⁴ of bias.
-        let mut index = || ((u128::from(self.next()) * values.len() as u128) >> 64) as usize;
-        (0..values.len()).map(|_| values[index()]).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,14 +219,6 @@ mod tests {
         assert_eq!(Statistic::paired_ratio(&[(1.0, 0.0)]), None);
         assert_eq!(Statistic::mean(vec![]), None);
         assert_eq!(Statistic::largest(vec![]), None);
-    }
-
-    /// Reference values of the generator's authors for the seed 1234567.
-    #[test]
-    fn the_generator_is_splitmix() {
-        let mut random = SplitMix64(1_234_567);
-        assert_eq!(random.next(), 6_457_827_717_110_365_317);
-        assert_eq!(random.next(), 3_203_168_211_198_807_973);
     }
 
     /// With 5 runs the median of a redraw is the smallest run when 3 or more of 5 draws hit it: 5.8 %
