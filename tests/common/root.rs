@@ -10,12 +10,45 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 
-use crate::LoopFs;
+use crate::{LoopFs, Mounted, succeed};
 
 /// The image, what is on it, and a directory for profiles.
 pub struct Root {
+    /// Ends before what it lies on.
+    overlay: Option<Overlay>,
     pub image: LoopFs,
     pub state: TempDir,
+}
+
+/// An overlay whose upper layer is in memory, as that of a system that was started from a medium.
+struct Overlay {
+    merged: Mounted,
+    _upper: Mounted,
+    _directory: TempDir,
+}
+
+impl Overlay {
+    fn on(lower: &Path) -> Overlay {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        for name in ["memory", "merged"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        let upper = Mounted::new("tmpfs", "tmpfs", at("memory").as_ref());
+        for name in ["memory/upper", "memory/work"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        let (lower, changes, work) = (lower.display(), at("memory/upper"), at("memory/work"));
+        let layers = format!("lowerdir={lower},upperdir={changes},workdir={work}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "overlay", "-o", &layers, "overlay"]);
+        succeed(mount.arg(at("merged")));
+        Overlay {
+            merged: Mounted(at("merged").into()),
+            _upper: upper,
+            _directory: directory,
+        }
+    }
 }
 
 /// Size of the image.
@@ -43,19 +76,34 @@ impl Root {
 
     /// The same on an empty file system, of 256 MiB at least.
     pub fn on(image: LoopFs) -> Root {
-        fill(&image);
+        fill(image.mount_point());
+        Root::with(image)
+    }
+
+    /// On a file system with programs and data.
+    fn with(image: LoopFs) -> Root {
         let state = tempfile::tempdir().unwrap();
-        Root { image, state }
+        Root {
+            overlay: None,
+            image,
+            state,
+        }
+    }
+
+    /// From now on, what is on the image is used through an overlay.
+    pub fn overlay(&mut self) {
+        self.overlay = Some(Overlay::on(self.image.mount_point()));
     }
 
     /// Puts another file system with the same content in the place of the image.
     pub fn replace(&mut self) {
         self.image.replace(SIZE_MB, &BLOCK_SIZE);
-        fill(&self.image);
+        fill(self.image.mount_point());
     }
 
     pub fn path(&self) -> &Path {
-        self.image.mount_point()
+        let overlay = self.overlay.as_ref();
+        overlay.map_or(self.image.mount_point(), |overlay| &overlay.merged.0)
     }
 
     /// `paralfetch --state-dir … COMMAND --root … OPTIONS -- CMD`, ready to be started.
@@ -103,9 +151,8 @@ impl Root {
     }
 }
 
-/// Puts programs and data on the image.
-fn fill(image: &LoopFs) {
-    let root = image.mount_point();
+/// Puts programs and data into a root directory.
+fn fill(root: &Path) {
     for program in ["sh", "cat", "dd", "sleep"] {
         install(program, root);
     }
