@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -90,6 +91,11 @@ impl Root {
         }
     }
 
+    /// On an image of this type that cannot be written, with what `fill` puts into a directory.
+    pub fn read_only(fs_type: &'static str, mkfs_args: &[&str], fill: impl FnOnce(&Path)) -> Root {
+        Root::with(LoopFs::read_only(fs_type, mkfs_args, fill))
+    }
+
     /// From now on, what is on the image is used through an overlay.
     pub fn overlay(&mut self) {
         self.overlay = Some(Overlay::on(self.image.mount_point()));
@@ -151,8 +157,15 @@ impl Root {
     }
 }
 
+/// Puts an executable script into a root directory.
+pub fn write_script(root: &Path, name: &str, text: &str) {
+    let path = root.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// Puts programs and data into a root directory.
-fn fill(root: &Path) {
+pub fn fill(root: &Path) {
     for program in ["sh", "cat", "dd", "sleep"] {
         install(program, root);
     }

@@ -9,7 +9,7 @@ use paralfetch::drive::drop_caches;
 use paralfetch::fs::residency::cached;
 use paralfetch::model::{self, PrefetchReport, Skipped};
 
-use crate::running::Image;
+use crate::running::{Image, fill_with_app};
 use crate::{Turn, set_up_on};
 use common::reads::{prefetch, profile, reads_on};
 use common::root::{PAGES, Root, WHOLE, content, our_lines, pages_of};
@@ -124,6 +124,52 @@ fn exact_learning_on_an_overlay_learns_touched_pages_alone() {
     );
     let profile = image.root.show("sh");
     assert_eq!(pages_of(&profile, "/sparse/big"), [100]);
+}
+
+/// An image that mkfs makes with these arguments, and a service learns, is found again on another loop device. Another one in
+/// its place is not taken for it.
+fn is_served_as_an_image(fs_type: &'static str, mkfs_args: &[&str]) -> Option<PrefetchReport> {
+    let (mut image, _turn) = learned(|| Image::read_only(fs_type, mkfs_args))?;
+    assert_eq!(learned_dev(&image), dev(image.root.path()));
+    let report = leaves_next_to_nothing_to_the_launch(&image);
+    let file = |image: &Image| image.root.path().join("data/7");
+    image.root.image.reattach();
+    assert!(is_cold(&file(&image)));
+    let again = prefetch(&image.root, "app");
+    assert!(
+        !again.skipped.contains_key(&Skipped::DeviceGone),
+        "{again:?}"
+    );
+    until("it is cached", || is_cached(&file(&image)));
+    image.root.image.replace_read_only(mkfs_args, |root| {
+        fill_with_app(root);
+        fs::write(root.join("data/7"), content(1, PAGES + 1)).unwrap();
+    });
+    let other = prefetch(&image.root, "app");
+    let reasons = [Skipped::DeviceGone, Skipped::Gone];
+    let is_refused = reasons.iter().any(|why| other.skipped.contains_key(why));
+    assert!(is_refused, "{other:?}");
+    assert!(is_cold(&file(&image)), "{other:?}");
+    Some(report)
+}
+
+#[test]
+fn a_launch_from_erofs_is_learned_and_prefetched_and_another_image_is_not_read_for_it() {
+    let Some(report) = is_served_as_an_image("erofs", &[]) else {
+        return;
+    };
+    assert!(report.metadata.pages > 0, "{report:?}");
+}
+
+/// Two images with one UUID, and one time for all files.
+#[test]
+fn a_launch_from_compressed_erofs_is_learned_and_a_new_file_with_its_numbers_is_not_read_for_it() {
+    let same = [
+        "-zlz4hc",
+        "-U11111111-2222-3333-4444-555555555555",
+        "-T1700000000",
+    ];
+    is_served_as_an_image("erofs", &same);
 }
 
 /// Removes a data file that was learned and puts another in its place. XFS may give it the same inode number.

@@ -188,7 +188,8 @@ static __always_inline bool record_pages(struct inode *inode, __u64 start, __u64
 		use.event.dev = sb->s_magic == BTRFS_MAGIC ? dev_of_btrfs(inode) : sb->s_dev;
 		use.event.ino = inode->i_ino;
 		use.inode = inode;
-		if (!use.event.dev)
+		/* Without a number: what EROFS keeps of compressed blocks. */
+		if (!use.event.dev || !use.event.ino)
 			return false;
 	}
 	return record_use(&use);
