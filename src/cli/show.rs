@@ -192,7 +192,7 @@ pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
             "name": device.name,
             // Type of its file system, such as `ext4`.
             "fs": device.fs,
-            // UUID of the file system; of btrfs with the number of the subvolume in it.
+            // UUID of the file system; of btrfs with the number of the subvolume in it, of an image without one what tells it apart.
             "uuid": uuid(&device.fs_uuid),
             // Class of the drive: `DriveClass`.
             "class": device.class,

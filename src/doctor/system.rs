@@ -10,6 +10,7 @@ use super::AbilityCheck;
 use crate::drive::{KnownDrive, MeasuredDrives, Memory, MemoryLimits, Sysfs, known_drives};
 use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::blockdev;
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 
 /// The file systems that hold apps, and the settings of their drives.
@@ -39,7 +40,8 @@ pub fn drives() -> Vec<AbilityCheck> {
         let names: Vec<String> = devices.iter().map(|&dev| blockdev::name(dev)).collect();
         names.join(", ")
     };
-    let with_metadata = app_file_systems.devices_with_metadata();
+    let with_metadata = app_file_systems.devices_of(FsKind::has_metadata);
+    let with_layout = app_file_systems.devices_of(FsKind::has_layout);
     // One ability on every device.
     let on_all = |devices: &[u64], name, there: &dyn Fn(u64) -> bool, cost: &str| {
         let lacking: Vec<u64> = devices.iter().copied().filter(|&dev| !there(dev)).collect();
@@ -57,8 +59,10 @@ pub fn drives() -> Vec<AbilityCheck> {
             let node = blockdev::node(dev, &mounts);
             node.map(|node| (can_read(&node), node))
         }));
+    }
+    if !with_layout.is_empty() {
         checks.push(on_all(
-            &with_metadata,
+            &with_layout,
             "inode_readahead_blks",
             &|dev| sysfs.inode_readahead_knob(dev).is_some(),
             "ext4 reads inodes ahead while learning: inode tables that nobody needs are learned",
@@ -114,7 +118,7 @@ fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
             found
                 .supported()
                 .ok_or_else(|| left_out.clone().unwrap_or_else(|| NONE_FOUND.to_owned())),
-            "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2), XFS or btrfs",
+            "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2), XFS, btrfs or EROFS",
         ),
         AbilityCheck::useful(
             "other file systems",

@@ -102,13 +102,10 @@ impl AppFileSystems {
         self.supported.keys().map(|&(_, dev)| dev).collect()
     }
 
-    /// Those of them whose metadata are prefetched.
-    pub fn devices_with_metadata(&self) -> Vec<u64> {
-        let kept = self
-            .supported
-            .keys()
-            .filter(|(kind, _)| kind.has_metadata());
-        kept.map(|&(_, dev)| dev).collect()
+    /// Those of them of certain kinds.
+    pub fn devices_of(&self, is_meant: impl Fn(FsKind) -> bool) -> Vec<u64> {
+        let meant = self.supported.keys().filter(|(kind, _)| is_meant(*kind));
+        meant.map(|&(_, dev)| dev).collect()
     }
 
     /// The supported ones, such as "ext4 on nvme0n1p2 (/opt, /usr)"; `None` if there are none.

@@ -31,6 +31,10 @@ const FS_IOC_GETVERSION: libc::Ioctl =
 /// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, of 64 bits each, and generation.
 const FILEID_BTRFS: c_int = 0x4d;
 
+/// `FILEID_INO64_GEN`, as EROFS makes them: the upper half of an inode number, the lower one, and a generation that it does
+/// not use.
+const FILEID_INO64_GEN: c_int = XFS_FILEID_INO64_GEN;
+
 /// `struct file_handle` with room for the longest of those that are made here.
 #[repr(C)]
 struct InodeHandle {
@@ -57,6 +61,10 @@ impl InodeHandle {
                 let [third, fourth] = halves(subvolume(mount.fd.as_fd())?);
                 (FILEID_BTRFS, &[first, second, third, fourth, generation])
             }
+            Some(FsKind::Erofs) => match InodeHandle::kind_of(mount.fd.as_fd())? {
+                FILEID_INO64_GEN => (FILEID_INO64_GEN, &[(ino >> 32) as u32, ino as u32, 0]),
+                kind => (kind, &[short.map_err(|_| Errno::OVERFLOW)?, 0]),
+            },
             None => return Err(Errno::OPNOTSUPP.into()),
         };
         let mut handle = InodeHandle {
@@ -66,6 +74,31 @@ impl InodeHandle {
         };
         handle.words[..words.len()].copy_from_slice(words);
         Ok(handle)
+    }
+
+    /// The kind of handles that the kernel makes here, where that depends on its version.
+    fn kind_of(directory: BorrowedFd<'_>) -> io::Result<c_int> {
+        let mut handle = InodeHandle {
+            bytes: size_of::<[u32; WORDS]>() as u32,
+            kind: 0,
+            words: [0; WORDS],
+        };
+        let mut mount = 0;
+        // SAFETY: `handle` has the layout of the kernel's struct and room for the bytes that it says; the path is an empty
+        // string, and `mount` an int.
+        let result = unsafe {
+            libc::name_to_handle_at(
+                directory.as_raw_fd(),
+                c"".as_ptr(),
+                (&raw mut handle).cast(),
+                &raw mut mount,
+                libc::AT_EMPTY_PATH,
+            )
+        };
+        match result {
+            0 => Ok(handle.kind),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
@@ -149,23 +182,34 @@ impl CachedFile {
 /// As [`open_by_ino`] and [`CachedFile::open`].
 pub fn open_cached_file(mount: &OpenMount, ino: u64, generation: u32) -> io::Result<CachedFile> {
     let file = CachedFile::open(&open_by_ino(mount, ino, generation)?)?;
-    if generation == 0 && inode_generation(&file.fd)? != 0 {
+    if generation == 0 && has_generations(mount) && inode_generation(&file.fd)? != 0 {
         return Err(Errno::STALE.into());
     }
     Ok(file)
 }
 
+fn has_generations(mount: &OpenMount) -> bool {
+    mount.mount.kind().is_some_and(FsKind::has_generations)
+}
+
 /// Opens a file that a profile names, as [`open_cached_file`] does: where its file system is served so
-/// ([`FsKind::opens_by_path`]), by its path if that still leads to this very inode.
+/// ([`FsKind::opens_by_path`]), by its path if that still leads to this very inode. Where there are no generations, nobody
+/// writes, and another image may have the same numbers: its path has to lead there, and size and time to be the same.
 ///
 /// # Errors
 /// As [`open_cached_file`].
 pub fn open_known_file(mount: &OpenMount, file: &File) -> io::Result<CachedFile> {
     let is_by_path = mount.mount.kind().is_some_and(FsKind::opens_by_path);
     let path = file.path.as_deref().filter(|_| is_by_path);
-    match path.and_then(|path| open_by_path(mount, path, file)) {
-        Some(found) => Ok(found),
-        None => open_cached_file(mount, file.ino, file.generation),
+    let found = match path.and_then(|path| open_by_path(mount, path, file)) {
+        Some(found) => found,
+        None if path.is_some() && !has_generations(mount) => return Err(Errno::STALE.into()),
+        None => open_cached_file(mount, file.ino, file.generation)?,
+    };
+    let is_same = (found.size, found.mtime_ns) == (file.size, file.mtime_ns);
+    match is_same || has_generations(mount) {
+        true => Ok(found),
+        false => Err(Errno::STALE.into()),
     }
 }
 
@@ -179,7 +223,8 @@ fn open_by_path(mount: &OpenMount, path: &[u8], file: &File) -> Option<CachedFil
         return None;
     }
     let opened = CachedFile::open(&found).ok()?;
-    let is_it = inode_generation(&opened.fd).is_ok_and(|found| found == file.generation);
+    let is_it = !has_generations(mount)
+        || inode_generation(&opened.fd).is_ok_and(|found| found == file.generation);
     is_it.then_some(opened)
 }
 
@@ -231,4 +276,77 @@ pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
     }
     path.extend_from_slice(relative.as_os_str().as_bytes());
     Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::fs::mounts::Mount;
+
+    /// A directory as if it were the root of an EROFS.
+    fn image(directory: &std::path::Path) -> OpenMount {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(directory, flags, Mode::empty()).unwrap();
+        OpenMount {
+            mount: Mount {
+                id: 1,
+                parent: 0,
+                dev: fstat(&fd).unwrap().st_dev,
+                root: b"/".to_vec(),
+                mount_point: directory.to_owned(),
+                fs_type: "erofs".to_owned(),
+                source: Vec::new(),
+            },
+            fd,
+        }
+    }
+
+    #[test]
+    fn a_file_of_an_image_is_known_by_path_number_size_and_time() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["file", "other"] {
+            fs::write(directory.path().join(name), "content").unwrap();
+        }
+        let mount = image(directory.path());
+        let found = safe_open::beneath(&mount.fd, "file").unwrap();
+        let found = CachedFile::open(&found).unwrap();
+        let file = File {
+            device: 0,
+            ino: found.ino,
+            generation: 0,
+            size: found.size,
+            mtime_ns: found.mtime_ns,
+            path: Some(b"/file".to_vec()),
+        };
+        assert_eq!(open_known_file(&mount, &file).unwrap().ino, file.ino);
+        let path = |path: &[u8]| Some(path.to_vec());
+        let others = [
+            File {
+                path: path(b"/other"),
+                ..file.clone()
+            },
+            File {
+                path: path(b"/absent"),
+                ..file.clone()
+            },
+            File {
+                size: file.size + 1,
+                ..file.clone()
+            },
+            File {
+                mtime_ns: file.mtime_ns - 1,
+                ..file.clone()
+            },
+        ];
+        for other in others {
+            let error = open_known_file(&mount, &other).unwrap_err();
+            assert_eq!(
+                Errno::from_io_error(&error),
+                Some(Errno::STALE),
+                "{other:?}"
+            );
+        }
+    }
 }

@@ -12,6 +12,8 @@ pub enum FsKind {
     Xfs,
     /// btrfs, of which each mounted subvolume counts as a file system.
     Btrfs,
+    /// EROFS, an image that nobody writes, compressed or not.
+    Erofs,
 }
 
 impl FsKind {
@@ -21,6 +23,7 @@ impl FsKind {
             "ext2" | "ext3" | "ext4" => Some(FsKind::Ext4),
             "xfs" => Some(FsKind::Xfs),
             "btrfs" => Some(FsKind::Btrfs),
+            "erofs" => Some(FsKind::Erofs),
             _ => None,
         }
     }
@@ -31,19 +34,31 @@ impl FsKind {
             FsKind::Ext4 => "ext4",
             FsKind::Xfs => "XFS (pages; metadata are not read ahead)",
             FsKind::Btrfs => "btrfs (pages; metadata are not read ahead)",
+            FsKind::Erofs => "EROFS (pages, and metadata that a launch was seen to read)",
         }
     }
 
-    /// Whether its metadata are read through the cache of its block device, so that they are seen there, found by its
-    /// layout, and prefetched. The others' are left to the launch.
+    /// Whether its metadata are read through the cache of its block device, so that they are seen there, and prefetched.
+    /// The others' are left to the launch.
     pub fn has_metadata(self) -> bool {
+        matches!(self, FsKind::Ext4 | FsKind::Erofs)
+    }
+
+    /// Whether metadata that were not seen are found by its layout.
+    pub fn has_layout(self) -> bool {
         self == FsKind::Ext4
     }
 
     /// Whether it is asked where its files lie on the device. btrfs would read extents of the whole device for that, which
-    /// no launch needs, and spreads files over several.
+    /// no launch needs, and spreads files over several. What is compressed, or lies among metadata, has no place that a
+    /// page could be read from.
     pub fn has_places(self) -> bool {
-        self != FsKind::Btrfs
+        matches!(self, FsKind::Ext4 | FsKind::Xfs)
+    }
+
+    /// Whether it is written, so that an inode number is given to one file after the other, which generations tell apart.
+    pub fn has_generations(self) -> bool {
+        self != FsKind::Erofs
     }
 
     /// Whether a file of a profile is opened by its path, if that leads to it, rather than by its inode number: that reads

@@ -57,7 +57,7 @@ impl Support {
     pub fn can_be_walked(fs_type: &str) -> bool {
         let kind = Support::of(fs_type);
         matches!(kind, Support::Served(_) | Support::Memory)
-            || matches!(fs_type, "squashfs" | "erofs" | "f2fs")
+            || matches!(fs_type, "squashfs" | "f2fs")
     }
 
     /// Why files of such file systems are left out, as a phrase that follows the type's name; `None` if they
@@ -94,6 +94,7 @@ mod tests {
             ("fuse.sshfs", Support::Fuse, false),
             ("overlay", Support::Stacked, false),
             ("squashfs", Support::NotYet, true),
+            ("erofs", Support::Served(FsKind::Erofs), true),
             ("btrfs", Support::Served(FsKind::Btrfs), true),
             ("zfs", Support::NotYet, false),
             ("", Support::NotYet, false),

@@ -3,14 +3,16 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::fs::{fstat, fstatfs, fstatvfs};
+
 use super::kind::FsKind;
 
 /// The half of this UUID by which a file system of this kind is told from others: what statfs(2) tells in `f_fsid` of
-/// ext2, ext3 and ext4, and of a subvolume of btrfs by what [`fs_uuid`] makes of both; for XFS made likewise.
+/// ext2, ext3 and ext4, and of a subvolume of btrfs by what [`fs_uuid`] makes of both; for the others made likewise.
 pub fn fs_id(kind: FsKind, uuid: &[u8; 16]) -> u64 {
     let whole = u128::from_le_bytes(*uuid);
     match kind {
-        FsKind::Ext4 | FsKind::Xfs => whole as u64 ^ (whole >> 64) as u64,
+        FsKind::Ext4 | FsKind::Xfs | FsKind::Erofs => whole as u64 ^ (whole >> 64) as u64,
         FsKind::Btrfs => {
             let half = whole.swap_bytes() as u64 ^ (whole.swap_bytes() >> 64) as u64;
             half.rotate_left(32)
@@ -37,6 +39,9 @@ const BTRFS_IOC_INO_LOOKUP: libc::Ioctl = 0xd000_9412_u32 as libc::Ioctl;
 
 /// `BTRFS_FIRST_FREE_OBJECTID`: the inode number of a subvolume's root directory.
 pub const SUBVOLUME_ROOT: u64 = 256;
+
+/// `EROFS_SUPER_MAGIC_V1`: what statfs(2) calls an image that nobody writes.
+const IMAGES: [i64; 1] = [0xe0f5_e1e2];
 
 /// ext4's `struct fsuuid`.
 #[repr(C)]
@@ -95,12 +100,35 @@ pub fn subvolume(file: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(found.subvolume)
 }
 
-/// UUID of the file system that an open file or directory belongs to. A subvolume of btrfs has that of the whole with its
-/// own number in the last eight bytes (by exclusive or): a snapshot has the inode numbers of what it was made of.
+/// What the kernel has in memory of an image that nobody writes, in place of a UUID: the time of its root directory, how many
+/// inodes it has, if that is known, and how many blocks. Images that agree in all of these are told apart by their files
+/// ([`super::handle::open_known_file`]).
+fn image_id(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
+    let (stat, size) = (fstat(root)?, fstatvfs(root)?);
+    // Whoever made it may have chosen any time.
+    let time_ns = (stat.st_mtime as u64).wrapping_mul(1_000_000_000);
+    let time_ns = time_ns.wrapping_add(stat.st_mtime_nsec);
+    let sizes = (size.f_files & u64::from(u32::MAX)) << 32 | size.f_blocks & u64::from(u32::MAX);
+    Ok((u128::from(time_ns) << 64 | u128::from(sizes)).to_le_bytes())
+}
+
+/// UUID of the file system whose root directory is open. A subvolume of btrfs has that of the whole with its
+/// own number in the last eight bytes (by exclusive or): a snapshot has the inode numbers of what it was made of. Images
+/// that nobody writes and that have no UUID, or none that the kernel tells, have an id of their own that another mount
+/// does not change.
 ///
 /// # Errors
-/// Those of ioctl(2): `ENOTTY` on file systems without a UUID, or that the kernel does not tell it of.
-pub fn fs_uuid(file: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
+/// Those of ioctl(2): `ENOTTY` on other file systems without a UUID, or that the kernel does not tell it of.
+pub fn fs_uuid(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
+    let found = uuid_of(root);
+    let is_known = found.as_ref().is_ok_and(|uuid| *uuid != [0; 16]);
+    match is_known || !IMAGES.contains(&fstatfs(root)?.f_type) {
+        true => found,
+        false => image_id(root),
+    }
+}
+
+fn uuid_of(file: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
     let mut ext = ExtUuid {
         len: 16,
         flags: 0,

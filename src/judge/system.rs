@@ -80,9 +80,14 @@ impl FileLookUp for LiveSystem {
     }
 
     fn can_be_learned(&mut self, key: InodeId) -> bool {
-        let is_served = self.mounts.kind(key.dev).is_some();
         // Of a device that cannot be read, files are learned all the same.
-        is_served && (key.ino != 0 || self.ext4(key.dev).is_some())
+        self.mounts.kind(key.dev).is_some_and(|kind| {
+            let is_read = match kind.has_layout() {
+                true => self.ext4(key.dev).is_some(),
+                false => kind.has_metadata(),
+            };
+            key.ino != 0 || is_read
+        })
     }
 
     fn file(&mut self, key: InodeId) -> FileNow {

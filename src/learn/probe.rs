@@ -40,6 +40,8 @@ struct OpenFs {
     mount: OpenMount,
     /// `None` if the block device cannot be read, or holds another kind of file system.
     ext4: Option<Ext4>,
+    /// Whether metadata can be prefetched through the block device.
+    has_metadata: bool,
 }
 
 impl<'a> LiveProbe<'a> {
@@ -98,9 +100,7 @@ impl<'a> LiveProbe<'a> {
             self.warn::<()>(dev, consequence, error);
             [0; 16]
         });
-        let ext4 = kind
-            .has_metadata()
-            .then(|| Ext4::of_device(dev, self.mounts));
+        let ext4 = kind.has_layout().then(|| Ext4::of_device(dev, self.mounts));
         let ext4 = match ext4.transpose() {
             Ok(ext4) => ext4,
             Err(error) => self.warn(dev, "its metadata are left out", error),
@@ -112,7 +112,12 @@ impl<'a> LiveProbe<'a> {
             fs_uuid,
             class: (self.class)(dev),
         };
+        let has_metadata = match kind.has_layout() {
+            true => ext4.is_some(),
+            false => kind.has_metadata() && blockdev::node(dev, self.mounts).is_some(),
+        };
         Ok(OpenFs {
+            has_metadata,
             kind,
             device: Rc::new(device),
             mount,
@@ -139,7 +144,7 @@ impl<'a> LiveProbe<'a> {
         let fs = self.device(key.dev)?;
         let device = Rc::clone(&fs.device);
         if key.ino == 0 {
-            let of_device = fs.ext4.is_some().then(|| (device, FileFacts::default()));
+            let of_device = fs.has_metadata.then(|| (device, FileFacts::default()));
             return of_device.ok_or(NoFacts::Metadata);
         }
         let opened = handle::open_cached_file(&fs.mount, key.ino, key.generation);

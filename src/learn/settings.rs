@@ -14,18 +14,22 @@ use std::time::{Duration, Instant};
 use super::fault_around::one_page;
 use crate::drive::{Elevators, KnobError, Knobs, Sysfs, checkpoint_journal, page_out_mapped};
 use crate::fs::blockdev;
-use crate::fs::mounts::MountTable;
+use crate::fs::mounts::{Mount, MountTable};
+use crate::fs::support::Support;
 use crate::model::Learned;
 
 /// Where the record of changed knobs is kept. A reboot empties it, as it resets the knobs.
 pub const RUN_DIR: &str = "/run/paralfetch";
 
 /// Devices whose file systems can be learned from: those mounted at or below `root`, and the one that
-/// holds `root` itself.
+/// holds `root` itself. If one of them is an overlay, all that are served: its layers may lie on any.
 fn devices_below(table: &MountTable, root: Option<&Path>) -> Vec<u64> {
     let root = root.unwrap_or(Path::new("/"));
     let holder = table.holding(root).map(|mount| mount.dev);
-    table.served_devices(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
+    let is_meant = |mount: &Mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder;
+    let is_overlay = |mount: &&Mount| Support::of(&mount.fs_type) == Support::Stacked;
+    let has_overlay = table.mounts().iter().filter(is_overlay).any(is_meant);
+    table.served_devices(|mount| has_overlay || is_meant(mount))
 }
 
 /// Time beyond the launch's own limit for which settings may be changed, for dropping the caches and starting the app.
@@ -226,7 +230,8 @@ mod tests {
         23 20 7:0 / /mnt/image rw - ext4 /dev/loop0 rw\n\
         24 23 0:30 / /mnt/image/tmp rw - tmpfs tmpfs rw\n\
         25 23 8:2 /x /mnt/image/data rw - ext4 /dev/sda2 rw\n\
-        26 20 8:3 / /srv rw - xfs /dev/sda3 rw\n";
+        26 20 8:3 / /srv rw - xfs /dev/sda3 rw\n\
+        27 20 0:40 / /live rw - overlay overlay rw\n";
 
     fn below(root: Option<&str>) -> Vec<(u32, u32)> {
         devices_below(&MountTable::parse(MOUNTS), root.map(Path::new))
@@ -255,5 +260,12 @@ mod tests {
         assert_eq!(below(Some("/srv/chroot")), [(8, 3)]);
         assert_eq!(below(Some("/proc/chroot")), []);
         assert_eq!(below(Some("/opt/chroot")), [(8, 1)]);
+    }
+
+    #[test]
+    fn the_layers_of_an_overlay_may_lie_on_any_device() {
+        for root in ["/live", "/live/chroot"] {
+            assert_eq!(below(Some(root)), below(None));
+        }
     }
 }

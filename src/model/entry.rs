@@ -93,7 +93,7 @@ pub struct LogEntry {
     /// Index of the device in the device table, for data and metadata alike.
     pub device: u16,
     /// Disk position of the first page, in 512-byte sectors from the start of `device`. On a file system that is not
-    /// asked where its files lie (btrfs), they count as lying one after the other.
+    /// asked where its files lie (btrfs, images), they count as lying one after the other.
     pub lba: u64,
     /// Time of the first access, in microseconds since the launch's execve.
     pub time_us: u64,

@@ -180,6 +180,44 @@ impl LoopFs {
         image
     }
 
+    /// An image that cannot be written, of this type and what `fill` puts into its root directory; made by its mkfs with
+    /// further arguments, and mounted.
+    pub fn read_only(
+        fs_type: &'static str,
+        mkfs_args: &[&str],
+        fill: impl FnOnce(&Path),
+    ) -> LoopFs {
+        let directory = tempfile::tempdir_in(scratch()).unwrap();
+        fs::create_dir(directory.path().join("mnt")).unwrap();
+        let mut image = LoopFs {
+            fs_type,
+            directory,
+            device: PathBuf::new(),
+            mounted: None,
+        };
+        image.pack(mkfs_args, fill);
+        image.attach();
+        image
+    }
+
+    /// Makes the image's file anew.
+    fn pack(&self, mkfs_args: &[&str], fill: impl FnOnce(&Path)) {
+        let content = tempfile::tempdir_in(scratch()).unwrap();
+        fill(content.path());
+        let image = self.directory.path().join("image");
+        let mut mkfs = Command::new(format!("mkfs.{}", self.fs_type));
+        succeed(mkfs.args(mkfs_args).arg(image).arg(content.path()));
+    }
+
+    /// Mounts another image that cannot be written in the place of this one.
+    pub fn replace_read_only(&mut self, mkfs_args: &[&str], fill: impl FnOnce(&Path)) {
+        self.mounted = None;
+        detach(&std::mem::take(&mut self.device));
+        fs::remove_file(self.directory.path().join("image")).unwrap();
+        self.pack(mkfs_args, fill);
+        self.attach();
+    }
+
     /// A copy of the whole drive, as dd(1) makes one, mounted elsewhere; on this loop device, once it is free, if one is given.
     pub fn copy(&self, device: Option<&Path>) -> LoopFs {
         self.sync();

@@ -32,9 +32,14 @@ pub fn prefetch(root: &Root, app: &str) -> PrefetchReport {
 
 /// Read requests that the image's device serves while the app runs without us.
 pub fn reads_of_launch(root: &Path, cmd: &[&str]) -> u64 {
+    reads_on(root, root, cmd)
+}
+
+/// Read requests that the device of the file system at `disk` serves while the app runs in the directory `root`.
+pub fn reads_on(disk: &Path, root: &Path, cmd: &[&str]) -> u64 {
     // What was read ahead may still be on its way, and counts when it arrives.
-    until("the device is idle", || in_flight(root) == 0);
-    let before = device_reads(root);
+    until("the device is idle", || in_flight(disk) == 0);
+    let before = device_reads(disk);
     let status = Command::new("chroot")
         .arg(root)
         .args(cmd)
@@ -42,7 +47,7 @@ pub fn reads_of_launch(root: &Path, cmd: &[&str]) -> u64 {
         .status()
         .unwrap();
     assert!(status.success());
-    device_reads(root) - before
+    device_reads(disk) - before
 }
 
 /// Read requests that the device of this file system has completed so far.

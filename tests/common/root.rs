@@ -4,18 +4,52 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 
 use tempfile::TempDir;
 
-use crate::LoopFs;
+use crate::{LoopFs, Mounted, succeed};
 
 /// The image, what is on it, and a directory for profiles.
 pub struct Root {
+    /// Ends before what it lies on.
+    overlay: Option<Overlay>,
     pub image: LoopFs,
     pub state: TempDir,
+}
+
+/// An overlay whose upper layer is in memory, as that of a system that was started from a medium.
+struct Overlay {
+    merged: Mounted,
+    _upper: Mounted,
+    _directory: TempDir,
+}
+
+impl Overlay {
+    fn on(lower: &Path) -> Overlay {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        for name in ["memory", "merged"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        let upper = Mounted::new("tmpfs", "tmpfs", at("memory").as_ref());
+        for name in ["memory/upper", "memory/work"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        let (lower, changes, work) = (lower.display(), at("memory/upper"), at("memory/work"));
+        let layers = format!("lowerdir={lower},upperdir={changes},workdir={work}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "overlay", "-o", &layers, "overlay"]);
+        succeed(mount.arg(at("merged")));
+        Overlay {
+            merged: Mounted(at("merged").into()),
+            _upper: upper,
+            _directory: directory,
+        }
+    }
 }
 
 /// Size of the image.
@@ -43,19 +77,39 @@ impl Root {
 
     /// The same on an empty file system, of 256 MiB at least.
     pub fn on(image: LoopFs) -> Root {
-        fill(&image);
+        fill(image.mount_point());
+        Root::with(image)
+    }
+
+    /// On a file system with programs and data.
+    fn with(image: LoopFs) -> Root {
         let state = tempfile::tempdir().unwrap();
-        Root { image, state }
+        Root {
+            overlay: None,
+            image,
+            state,
+        }
+    }
+
+    /// On an image of this type that cannot be written, with what `fill` puts into a directory.
+    pub fn read_only(fs_type: &'static str, mkfs_args: &[&str], fill: impl FnOnce(&Path)) -> Root {
+        Root::with(LoopFs::read_only(fs_type, mkfs_args, fill))
+    }
+
+    /// From now on, what is on the image is used through an overlay.
+    pub fn overlay(&mut self) {
+        self.overlay = Some(Overlay::on(self.image.mount_point()));
     }
 
     /// Puts another file system with the same content in the place of the image.
     pub fn replace(&mut self) {
         self.image.replace(SIZE_MB, &BLOCK_SIZE);
-        fill(&self.image);
+        fill(self.image.mount_point());
     }
 
     pub fn path(&self) -> &Path {
-        self.image.mount_point()
+        let overlay = self.overlay.as_ref();
+        overlay.map_or(self.image.mount_point(), |overlay| &overlay.merged.0)
     }
 
     /// `paralfetch --state-dir … COMMAND --root … OPTIONS -- CMD`, ready to be started.
@@ -103,9 +157,15 @@ impl Root {
     }
 }
 
-/// Puts programs and data on the image.
-fn fill(image: &LoopFs) {
-    let root = image.mount_point();
+/// Puts an executable script into a root directory.
+pub fn write_script(root: &Path, name: &str, text: &str) {
+    let path = root.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Puts programs and data into a root directory.
+pub fn fill(root: &Path) {
     for program in ["sh", "cat", "dd", "sleep"] {
         install(program, root);
     }

@@ -7,20 +7,19 @@ use std::path::Path;
 
 use paralfetch::drive::drop_caches;
 use paralfetch::fs::residency::cached;
-use paralfetch::model::Skipped;
+use paralfetch::model::{self, PrefetchReport, Skipped};
 
-use crate::running::Image;
+use crate::running::{Image, fill_with_app};
 use crate::{Turn, set_up_on};
-use common::reads::{prefetch, profile, reads_of_launch};
-use common::root::{PAGES, Root, WHOLE, content};
+use common::reads::{prefetch, profile, reads_on};
+use common::root::{PAGES, Root, WHOLE, content, our_lines, pages_of};
 use common::{LoopFs, until};
 
 /// As small as XFS may be.
 const SIZE_MB: u64 = 320;
 
-/// An image of this type, with an app that a service has learned and prefetched.
-fn learned_on(fs_type: &'static str) -> Option<(Image, Turn)> {
-    let image = || Image::of(Root::on(LoopFs::of_type(fs_type, SIZE_MB, &[])));
+/// An image with an app that a service has learned and prefetched.
+fn learned(image: impl FnOnce() -> Image) -> Option<(Image, Turn)> {
     let (image, turn) = set_up_on(image)?;
     image.enable("app");
     let mut service = image.start();
@@ -28,6 +27,11 @@ fn learned_on(fs_type: &'static str) -> Option<(Image, Turn)> {
     image.prefetch_in_the_end(&mut service, "app");
     service.stop();
     Some((image, turn))
+}
+
+/// The same on a file system of this type.
+fn learned_on(fs_type: &'static str) -> Option<(Image, Turn)> {
+    learned(|| Image::of(Root::on(LoopFs::of_type(fs_type, SIZE_MB, &[]))))
 }
 
 /// Whether all pages of a data file are cached.
@@ -43,32 +47,129 @@ fn is_cold(file: &Path) -> bool {
 }
 
 /// A launch whose pages were prefetched makes next to no request of its own: metadata come in by the opens of the prefetch.
-fn leaves_next_to_nothing_to_the_launch(fs_type: &'static str) {
-    let Some((image, _turn)) = learned_on(fs_type) else {
-        return;
-    };
+fn leaves_next_to_nothing_to_the_launch(image: &Image) -> PrefetchReport {
+    let (disk, root) = (image.root.image.mount_point(), image.root.path());
     drop_caches().unwrap();
-    let cold = reads_of_launch(image.root.path(), &["/app"]);
+    let cold = reads_on(disk, root, &["/app"]);
     drop_caches().unwrap();
     let report = prefetch(&image.root, "app");
     assert!(report.skipped.is_empty(), "{report:?}");
-    assert_eq!(
-        (report.warm, report.metadata.pages),
-        (false, 0),
-        "{report:?}"
-    );
-    let own = reads_of_launch(image.root.path(), &["/app"]);
+    assert!(!report.warm, "{report:?}");
+    let own = reads_on(disk, root, &["/app"]);
     assert!(own * 10 <= cold, "{own} of {cold}");
+    report
 }
 
 #[test]
 fn a_launch_from_xfs_is_learned_and_prefetched() {
-    leaves_next_to_nothing_to_the_launch("xfs");
+    let Some((image, _turn)) = learned_on("xfs") else {
+        return;
+    };
+    let report = leaves_next_to_nothing_to_the_launch(&image);
+    assert_eq!(report.metadata.pages, 0, "{report:?}");
 }
 
 #[test]
 fn a_launch_from_btrfs_is_learned_and_prefetched() {
-    leaves_next_to_nothing_to_the_launch("btrfs");
+    let Some((image, _turn)) = learned_on("btrfs") else {
+        return;
+    };
+    let report = leaves_next_to_nothing_to_the_launch(&image);
+    assert_eq!(report.metadata.pages, 0, "{report:?}");
+}
+
+/// The number (`st_dev`) that the app's profile has for the file system of a data file.
+fn learned_dev(image: &Image) -> u64 {
+    let profile = profile(&image.root, "app");
+    let is_it = |file: &&model::File| file.path.as_deref() == Some(b"/data/7");
+    let file = profile.files.iter().find(is_it).unwrap();
+    profile.devices[usize::from(file.device)].dev
+}
+
+fn dev(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().dev()
+}
+
+/// An image with an app that lies on the lower layer of an overlay.
+fn overlaid() -> Image {
+    let mut image = Image::new();
+    image.root.overlay();
+    image
+}
+
+#[test]
+fn a_launch_from_an_overlay_is_learned_and_prefetched_on_its_lower_layer() {
+    let Some((image, _turn)) = learned(overlaid) else {
+        return;
+    };
+    let lower = image.root.image.mount_point();
+    assert_ne!(dev(image.root.path()), dev(lower));
+    assert_eq!(learned_dev(&image), dev(lower));
+    let report = leaves_next_to_nothing_to_the_launch(&image);
+    assert!(report.metadata.pages > 0, "{report:?}");
+}
+
+/// Readahead of the drives below is off meanwhile.
+#[test]
+fn exact_learning_on_an_overlay_learns_touched_pages_alone() {
+    let Some((image, _turn)) = set_up_on(overlaid) else {
+        return;
+    };
+    let touch = "dd if=/sparse/big bs=4096 skip=100 count=1";
+    let output = image.root.learn(&[], &["/bin/sh", "-c", touch]);
+    let said = our_lines(&output);
+    assert!(
+        said.iter().any(|line| line.contains("readahead is off")),
+        "{said:?}"
+    );
+    let profile = image.root.show("sh");
+    assert_eq!(pages_of(&profile, "/sparse/big"), [100]);
+}
+
+/// An image that mkfs makes with these arguments, and a service learns, is found again on another loop device. Another one in
+/// its place is not taken for it.
+fn is_served_as_an_image(fs_type: &'static str, mkfs_args: &[&str]) -> Option<PrefetchReport> {
+    let (mut image, _turn) = learned(|| Image::read_only(fs_type, mkfs_args))?;
+    assert_eq!(learned_dev(&image), dev(image.root.path()));
+    let report = leaves_next_to_nothing_to_the_launch(&image);
+    let file = |image: &Image| image.root.path().join("data/7");
+    image.root.image.reattach();
+    assert!(is_cold(&file(&image)));
+    let again = prefetch(&image.root, "app");
+    assert!(
+        !again.skipped.contains_key(&Skipped::DeviceGone),
+        "{again:?}"
+    );
+    until("it is cached", || is_cached(&file(&image)));
+    image.root.image.replace_read_only(mkfs_args, |root| {
+        fill_with_app(root);
+        fs::write(root.join("data/7"), content(1, PAGES + 1)).unwrap();
+    });
+    let other = prefetch(&image.root, "app");
+    let reasons = [Skipped::DeviceGone, Skipped::Gone];
+    let is_refused = reasons.iter().any(|why| other.skipped.contains_key(why));
+    assert!(is_refused, "{other:?}");
+    assert!(is_cold(&file(&image)), "{other:?}");
+    Some(report)
+}
+
+#[test]
+fn a_launch_from_erofs_is_learned_and_prefetched_and_another_image_is_not_read_for_it() {
+    let Some(report) = is_served_as_an_image("erofs", &[]) else {
+        return;
+    };
+    assert!(report.metadata.pages > 0, "{report:?}");
+}
+
+/// Two images with one UUID, and one time for all files.
+#[test]
+fn a_launch_from_compressed_erofs_is_learned_and_a_new_file_with_its_numbers_is_not_read_for_it() {
+    let same = [
+        "-zlz4hc",
+        "-U11111111-2222-3333-4444-555555555555",
+        "-T1700000000",
+    ];
+    is_served_as_an_image("erofs", &same);
 }
 
 /// Removes a data file that was learned and puts another in its place. XFS may give it the same inode number.
@@ -115,8 +216,6 @@ fn neither_a_new_file_on_btrfs_nor_a_snapshots_is_taken_for_the_one_that_was_lea
     assert!(report.skipped.contains_key(&Skipped::Gone), "{report:?}");
     until("the other is cached", || is_cached(&other));
     assert!(is_cold(&replaced) && is_cold(&copy) && is_cold(&other_copy));
-    let profile = profile(&image.root, "app");
-    let dev = fs::metadata(image.root.path()).unwrap().dev();
-    let devices: Vec<u64> = profile.devices.iter().map(|device| device.dev).collect();
-    assert_eq!(devices, [dev], "the subvolume's own");
+    let own = dev(image.root.path());
+    assert_eq!(learned_dev(&image), own, "the subvolume's own");
 }

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
-use common::root::Root;
+use common::root::{Root, fill, write_script};
 use common::{succeed, until};
 
 /// The setting of how many launches of an app are learned, and what it is unless a test sets it: the second launch is
@@ -30,6 +29,9 @@ const NO_PROBE: &str = "prefetch.probe = false\n";
 /// these tests it gains little or nothing, and tests count on its being done.
 const WITHHOLD: &str = "prefetch.withhold";
 const NO_WITHHOLD: &str = "prefetch.withhold = false\n";
+
+/// Name and text of the app.
+const APP: (&str, &str) = ("app", "cat /data/*");
 
 /// How long to wait for something that is sure to come, unless it is broken.
 pub const LIMIT: Duration = Duration::from_secs(180);
@@ -55,20 +57,27 @@ impl Image {
 
     /// The same on this root.
     pub fn of(root: Root) -> Self {
-        let image = Image {
+        let image = Image::with(root);
+        image.script(APP.0, APP.1);
+        image
+    }
+
+    /// The same on an image of this type that cannot be written.
+    pub fn read_only(fs_type: &'static str, mkfs_args: &[&str]) -> Self {
+        Image::with(Root::read_only(fs_type, mkfs_args, fill_with_app))
+    }
+
+    fn with(root: Root) -> Self {
+        Image {
             root,
             early: true,
             places: tempfile::tempdir().unwrap(),
-        };
-        image.script("app", "cat /data/*");
-        image
+        }
     }
 
     /// Puts an executable script on the image.
     pub fn script(&self, name: &str, text: &str) {
-        let path = self.root.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(self.root.path(), name, text);
     }
 
     /// Puts one on the image that reads what it needs and then goes on, until it is let end.
@@ -291,6 +300,12 @@ impl Image {
         self.launch(name);
         running.launch_of(&self.id(name))
     }
+}
+
+/// Fills the root directory of an image with the app.
+pub fn fill_with_app(root: &Path) {
+    fill(root);
+    write_script(root, APP.0, APP.1);
 }
 
 /// Makes a pipe that an app reads a line from. It is open for both sides: nobody waits for the other to open it, which may

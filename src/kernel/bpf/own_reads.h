@@ -60,6 +60,9 @@ static __always_inline void note_own_read(struct pf_launch *launch, __u32 by, st
 		read->dev = dev_of_file(inode);
 		read->ino = BPF_CORE_READ(inode, i_ino);
 		read->generation = BPF_CORE_READ(inode, i_generation);
+		/* Without a number: what EROFS keeps of compressed blocks. */
+		if (!read->ino)
+			return;
 	}
 	if (!read->dev)
 		return;

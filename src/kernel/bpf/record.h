@@ -188,7 +188,8 @@ static __always_inline bool record_pages(struct inode *inode, __u64 start, __u64
 		use.event.dev = dev_of_inode(inode, sb);
 		use.event.ino = inode->i_ino;
 		use.inode = inode;
-		if (!use.event.dev)
+		/* Without a number: what EROFS keeps of compressed blocks. */
+		if (!use.event.dev || !use.event.ino)
 			return false;
 	}
 	return record_use(&use);

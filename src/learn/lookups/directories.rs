@@ -97,7 +97,7 @@ impl Directories {
 
     /// Whether the device has a file system whose metadata can be found.
     pub fn has_metadata(&self, dev: u64) -> bool {
-        self.mounts.kind(dev).is_some_and(FsKind::has_metadata)
+        self.mounts.kind(dev).is_some_and(FsKind::has_layout)
     }
 
     /// A directory that a trace names, in the mount that it was reached through if that is open; `None` if it is
