@@ -28,8 +28,14 @@ _paralfetch() {
             paralfetch,enable)
                 cmd="paralfetch__subcmd__enable"
                 ;;
+            paralfetch,export)
+                cmd="paralfetch__subcmd__export"
+                ;;
             paralfetch,forget)
                 cmd="paralfetch__subcmd__forget"
+                ;;
+            paralfetch,import)
+                cmd="paralfetch__subcmd__import"
                 ;;
             paralfetch,learn)
                 cmd="paralfetch__subcmd__learn"
@@ -71,7 +77,7 @@ _paralfetch() {
 
     case "${cmd}" in
         paralfetch)
-            opts="-h -V --state-dir --help --version learn run show list forget bench doctor probe enable relearn disable mode status stats plot watch"
+            opts="-h -V --state-dir --help --version learn run show list forget export import bench doctor probe enable relearn disable mode status stats plot watch"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -180,6 +186,36 @@ _paralfetch() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        paralfetch__subcmd__export)
+            opts="-o -h --output --all --user --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --all)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         paralfetch__subcmd__forget)
             opts="-h --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -188,6 +224,24 @@ _paralfetch() {
             fi
             case "${prev}" in
                 --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        paralfetch__subcmd__import)
+            opts="-h --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -32,6 +32,8 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "run" -d 'Star
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "show" -d 'Draw what the profile of APP covers of each file'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "list" -d 'List your apps, their launches, and what prefetching saves'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "forget" -d 'Remove the profile of APP, and its launches'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "export" -d 'Write the profile of APP for other machines'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "import" -d 'Take exported profiles for the first launches of their apps'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "bench" -d 'Compare cold, prefetched and warm launches of CMD'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "doctor" -d 'Check what works on this system, what does not, and what that costs'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "probe" -d 'Measure what reads cost from the drive of a device or path'
@@ -67,6 +69,12 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand list" -l json -d '
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand list" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand forget" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand forget" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand export" -s o -l output -d 'Write to FILE instead of standard output' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand export" -l all -d 'Write a file for each app that was learned into DIR, for an image or a package' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand export" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand export" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand import" -l root -d 'Import for apps that are chrooted into DIR, such as a mounted image' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand import" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l runs -d 'Launches of each scenario' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l scenarios -d 'Scenarios to compare' -r -f -a "cold\t'Nothing cached'
 prefetch\t'Nothing cached, with prefetching'

@@ -9,6 +9,7 @@ mod knob_record;
 mod launchers;
 mod measured_drives;
 mod mountinfo;
+mod portable_profile;
 mod proc_files;
 mod profile_body;
 mod profile_reader;
@@ -19,7 +20,7 @@ use ext4_image::Damaged;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     ("announce", announce::check),
     ("config", config::check),
     ("desktop_entry", desktop_entry::check),
@@ -39,6 +40,7 @@ pub const TARGETS: [Target; 14] = [
     ("launchers", launchers::check),
     ("measured_drives", measured_drives::check),
     ("mountinfo", mountinfo::check),
+    ("portable_profile", portable_profile::check),
     ("proc_files", proc_files::check),
     ("profile_body", profile_body::check),
     ("profile_reader", profile_reader::check),

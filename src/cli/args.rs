@@ -58,6 +58,29 @@ pub enum CliCommand {
         #[command(flatten)]
         user: WhichUser,
     },
+    /// Write the profile of APP for other machines
+    Export {
+        /// The app: a command, a path, a .desktop entry, or its name in the menu
+        #[arg(required_unless_present = "all")]
+        app: Option<OsString>,
+        /// Write to FILE instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Write a file for each app that was learned into DIR, for an image or a package
+        #[arg(long, value_name = "DIR", conflicts_with_all = ["app", "output"])]
+        all: Option<PathBuf>,
+        #[command(flatten)]
+        user: WhichUser,
+    },
+    /// Take exported profiles for the first launches of their apps
+    Import {
+        /// Import for apps that are chrooted into DIR, such as a mounted image
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+        /// What `export` wrote
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
     /// Compare cold, prefetched and warm launches of CMD
     Bench(Bench),
     /// Check what works on this system, what does not, and what that costs
@@ -155,6 +178,9 @@ pub enum CliCommand {
         /// Directory of the socket and the file for announcements
         #[arg(long, value_name = "DIR", default_value = crate::service::announce::DIRECTORY)]
         run_dir: PathBuf,
+        /// Directory of the profiles that packages and images bring
+        #[arg(long, value_name = "DIR", default_value = crate::service::seeds::SHIPPED_DIR)]
+        profiles_dir: PathBuf,
         /// Do not serve the system bus
         #[arg(long)]
         no_bus: bool,

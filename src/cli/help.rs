@@ -10,7 +10,7 @@ const WIDTH: usize = 80;
 
 /// The commands by what they are for, in the order in which they are shown. Every command that is not hidden has its
 /// place here.
-const GROUPS: [(&str, &[&str]); 3] = [
+const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Everyday",
         &[
@@ -20,6 +20,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ),
     ("Check", &["doctor", "bench", "probe"]),
     ("Without the service", &["learn", "run"]),
+    ("For other machines", &["export", "import"]),
 ];
 
 /// Exit statuses; `man/paralfetch.1` has the same.

@@ -8,9 +8,11 @@ mod bench;
 mod coverage;
 mod doctor;
 mod entry;
+mod export;
 mod failure;
 pub mod format;
 mod help;
+mod import;
 mod learn;
 mod leftovers;
 mod log_thread;
@@ -80,6 +82,16 @@ pub fn main() -> ExitCode {
         } => profiles::show(dir, user.uid(), &app, entries, json),
         CliCommand::List { json, user } => profiles::list(dir, user.uid(), json),
         CliCommand::Forget { app, user } => profiles::forget(dir, user.uid(), &app),
+        CliCommand::Export {
+            app,
+            output,
+            all,
+            user,
+        } => match (app, all) {
+            (Some(app), _) => export::one(dir, user.uid(), &app, output.as_deref()),
+            (None, all) => export::all(dir, user.uid(), all.as_deref().unwrap_or(Path::new("."))),
+        },
+        CliCommand::Import { root, files } => import::main(dir, root.as_deref(), &files),
         CliCommand::Doctor { json } => doctor::main(dir, json),
         CliCommand::Probe { path, busy, json } => probe::main(dir, &path, busy, json),
         CliCommand::Enable(asked) => manage::ask(dir, asked, PhaseRequest::Prefetch),
@@ -111,12 +123,14 @@ pub fn main() -> ExitCode {
         CliCommand::Service {
             config_dir,
             run_dir,
+            profiles_dir,
             no_bus,
         } => {
             let places = Places {
                 state_dir: cli.state_dir,
                 config_dir,
                 run_dir,
+                profiles_dir,
                 sysfs: Sysfs::default(),
                 leaves_own_commands: true,
             };

@@ -15,11 +15,12 @@ use super::{Failure, say, show as print};
 use crate::cli::format::text_of;
 use crate::drive::{KnownDrive, MeasuredDrives, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
-use crate::model::Profile;
+use crate::model::{Learned, Profile};
 use crate::process::User;
 use crate::profile::{Store, decode};
 use crate::service::control::bus::{Address, Client};
 use crate::service::control::{AppState, ServiceCalls};
+use crate::service::seeds::{SHIPPED_DIR, SeedPlaces};
 
 /// Prints a profile: what it covers, or its entries.
 pub fn show(
@@ -43,16 +44,33 @@ pub fn show(
 }
 
 /// The profile in the state directory of the app that is named.
-fn stored_profile(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<Profile, Failure> {
+pub(super) fn stored_profile(
+    state_dir: &Path,
+    user: Option<u32>,
+    app: &OsStr,
+) -> Result<Profile, Failure> {
     let store = open_store(state_dir)?;
-    named_in(state_dir, user, app, |name| match &store {
-        Some(store) => find(store, user, name),
-        None => Ok(None),
+    let seeds = seed_places(state_dir).store()?;
+    named_in(state_dir, user, app, |name| {
+        let own = store.iter().map(|store| find(store, user, name));
+        // One that was learned elsewhere is everybody's.
+        let seeds = seeds.iter().map(|seeds| find(seeds, None, name));
+        let found = own.chain(seeds).find(|found| !matches!(found, Ok(None)));
+        found.unwrap_or(Ok(None))
     })
 }
 
+/// Where seeds are kept beside this state directory's profiles.
+pub(super) fn seed_places(state_dir: &Path) -> SeedPlaces {
+    SeedPlaces {
+        shipped_dir: SHIPPED_DIR.into(),
+        state_dir: state_dir.to_owned(),
+        sysfs: Sysfs::default(),
+    }
+}
+
 /// The store, if anything was learned.
-fn open_store(state_dir: &Path) -> Result<Option<Store>, Failure> {
+pub(super) fn open_store(state_dir: &Path) -> Result<Option<Store>, Failure> {
     match state_dir.try_exists() {
         Ok(false) => Ok(None),
         _ => Ok(Some(Store::open(state_dir)?)),
@@ -136,9 +154,12 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
         None => Vec::new(),
         Some(store) => store.list()?,
     };
+    let seeds = seed_places(state_dir).store()?;
+    let seeds = seeds.map(|seeds| seeds.list()).transpose()?;
     let mut profiles = Vec::new();
-    for stored in stored {
+    for stored in stored.into_iter().chain(seeds.into_iter().flatten()) {
         match stored.profile {
+            Ok(profile) if profile.learned == Learned::Imported => profiles.push(profile),
             Ok(profile) if user.is_some_and(|uid| uid != profile.app.uid) => {}
             Ok(profile) => profiles.push(profile),
             Err(error) => say(&error.to_string()),
@@ -221,6 +242,35 @@ fn managed(state_dir: &Path, user: Option<u32>) -> Vec<AppState> {
 /// removed.
 pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Failure> {
     let is_root = rustix::process::geteuid().is_root();
+    let was_imported = is_root && user.is_none() && forget_imported(state_dir, app)?;
+    match forget_learned(state_dir, user, app, is_root) {
+        Err(failure) if !was_imported => Err(failure),
+        _ => say_forgotten(app),
+    }
+}
+
+/// Forgets what was imported of an app; false if nothing was.
+fn forget_imported(state_dir: &Path, app: &OsStr) -> Result<bool, Failure> {
+    let places = seed_places(state_dir);
+    let Some(store) = places.store()? else {
+        return Ok(false);
+    };
+    let of_entry = id_of_entry(app)?;
+    let seed = find(&store, None, of_entry.as_deref().unwrap_or(app))?;
+    let removed = seed.map(|seed| places.remove(&seed)).transpose()?;
+    if removed == Some(true) {
+        super::service::tell_of_profiles(state_dir);
+    }
+    Ok(removed == Some(true))
+}
+
+/// Forgets what was learned of an app, and its launches.
+fn forget_learned(
+    state_dir: &Path,
+    user: Option<u32>,
+    app: &OsStr,
+    is_root: bool,
+) -> Result<(), Failure> {
     if state_dir == Path::new(DEFAULT_STATE_DIR) {
         let client = match is_root {
             true => Client::connect(&Address::System)?,
@@ -235,7 +285,7 @@ pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Fa
                 false => Some(named::ask(&service, user, app, forget)?),
             };
             if forgotten.is_some() {
-                return say_forgotten(app);
+                return Ok(());
             }
         }
     }
@@ -254,7 +304,7 @@ pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Fa
         store.remove(profile.app.key())?;
     }
     super::service::tell_of_profiles(state_dir);
-    say_forgotten(app)
+    Ok(())
 }
 
 fn say_forgotten(app: &OsStr) -> Result<(), Failure> {

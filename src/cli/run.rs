@@ -8,6 +8,7 @@ use std::{io, thread};
 
 use super::args::RunArgs;
 use super::learn::identify;
+use super::profiles::seed_places;
 use super::report::{ReportFile, ReportVerdict, judge, print, write};
 use super::shielded::ShieldedRun;
 use super::show::app_name;
@@ -173,7 +174,9 @@ impl PrefetchedApp {
     /// from their apps; `missing` is the error if neither has a profile.
     fn load(&self, by_path: Option<&App>, missing: String) -> Result<Profile, String> {
         let found = self.store.load(self.app.key());
-        let Some(profile) = found.map_err(|error| error.to_string())? else {
+        let found = found.map_err(|error| error.to_string())?;
+        let imported = || seed_places(self.store.dir()).profile(self.app.key());
+        let Some(profile) = found.or_else(imported) else {
             let is_stored = |old: &&App| matches!(self.store.load(old.key()), Ok(Some(_)));
             return Err(by_path.filter(is_stored).map_or(missing, |old| {
                 format!(

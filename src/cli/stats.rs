@@ -135,6 +135,7 @@ fn why_managed(app: &AppState) -> String {
         "desktop" => "it has a .desktop entry".to_owned(),
         "discovered" => "its launches are large and slow".to_owned(),
         "announced" => "its launcher announced it".to_owned(),
+        "imported" => "a profile of it was imported".to_owned(),
         // Of a later version.
         other => format!("added: {other}"),
     }

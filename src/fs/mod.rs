@@ -4,6 +4,7 @@
 pub mod app_dirs;
 pub(crate) mod atomic_write;
 pub mod blockdev;
+pub(crate) mod build_id;
 pub mod ext4;
 pub mod fiemap;
 pub mod handle;
@@ -15,6 +16,7 @@ pub mod mounts;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub mod present;
+pub(crate) mod public_tree;
 pub mod residency;
 pub(crate) mod root_owned;
 pub(crate) mod safe_open;

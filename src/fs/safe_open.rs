@@ -100,8 +100,8 @@ pub(crate) fn as_user(
     Ok((is_reachable || is_roots).then_some(at))
 }
 
-/// Permission to read a file.
-const READ: u32 = 4;
+/// Permission to read a file, or to list a directory.
+pub(crate) const READ: u32 = 4;
 
 /// Permission to look names up in a directory.
 pub(crate) const SEARCH: u32 = 1;

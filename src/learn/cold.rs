@@ -165,7 +165,7 @@ pub fn learn(
     let exact_faults = settings.exact_faults;
     let mode = match how {
         Learned::Live => TraceMode::Touches,
-        Learned::Exact | Learned::AsRead => TraceMode::Reads,
+        Learned::Exact | Learned::AsRead | Learned::Imported => TraceMode::Reads,
     };
     let mut tracer = RecorderPool::load(mode)?.launcher(cgroup::own(&mounts))?;
     let is_cold = how != Learned::Live;

@@ -5,12 +5,15 @@ mod build_profile;
 mod cgroup;
 mod cold;
 mod completion_page;
+mod export;
 mod fault_around;
 mod file_metadata;
 mod follow;
+mod import;
 mod live;
 mod lookups;
 mod missed_reads;
+mod named_blocks;
 mod probe;
 mod reads;
 pub mod sequence;
@@ -19,9 +22,11 @@ mod settings;
 pub use cold::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, NotLearned, launch_sequence, learn,
 };
+pub use export::{ExportedProfile, export};
 pub use fault_around::FaultAroundKnob;
 pub use file_metadata::FileMetadata;
 pub use follow::Follow;
+pub use import::{ImportPlace, ProfileFit, import};
 pub use live::{LaunchRecorder, LiveJob, LiveLearner, LiveResult, LoadSequence};
 pub use missed_reads::{MissedReads, NotedReads};
 pub use reads::ReadCounter;

@@ -34,7 +34,7 @@ impl ReadCounter {
     /// Whether this access began a block read.
     pub fn is_read(&mut self, access: &Access) -> bool {
         let counts = match self.learned {
-            Learned::Exact | Learned::AsRead => access.source == Source::Added,
+            Learned::Exact | Learned::AsRead | Learned::Imported => access.source == Source::Added,
             Learned::Live => access.source != Source::Added,
         };
         if access.by != self.by || !counts {

@@ -18,6 +18,8 @@ pub enum Learned {
     /// From an ordinary launch, whatever was cached: the pages that it touched, as far as the kernel reports
     /// them.
     Live,
+    /// Elsewhere, exactly or live: it was imported, and serves until a launch is learned here.
+    Imported,
 }
 
 impl Learned {
@@ -130,7 +132,7 @@ pub struct DataPages {
 pub struct Profile {
     /// Whose launch it is.
     pub app: App,
-    /// When the last launch was learned, in seconds since the epoch.
+    /// When the last launch was learned, in seconds since the epoch; of an imported one, when it was put in place.
     pub created: u64,
     /// How it was learned.
     pub learned: Learned,

@@ -18,7 +18,7 @@
 //! profile satisfies every rule in [`limits`], the same that writing demands.
 
 mod columns;
-mod limits;
+pub(super) mod limits;
 
 use columns::{Column, EntryColumns, FileColumns};
 use limits::{MAX_BODY_BYTES, MAX_DEVICES, MAX_ENTRIES, MAX_REVISIONS};

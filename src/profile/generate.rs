@@ -187,7 +187,12 @@ impl Numbers {
                 ino: self.any(),
             },
             created: self.any(),
-            learned: self.one_of(&[Learned::Exact, Learned::AsRead, Learned::Live]),
+            learned: self.one_of(&[
+                Learned::Exact,
+                Learned::AsRead,
+                Learned::Live,
+                Learned::Imported,
+            ]),
             ended: self.one_of(&[Ended::Exit, Ended::Quiet, Ended::Timeout]),
             hooks: Hooks {
                 reads: self.one_of(&kinds),

@@ -333,6 +333,12 @@ fn file_name(app: AppKey, suffix: &str) -> String {
     format!("{prefix}{sum:08x}-{uid}{suffix}")
 }
 
+/// The name of the file in a directory that holds portable profiles: readable, and different for each app.
+pub fn portable_name(app: &str) -> String {
+    let (prefix, sum) = (file_prefix(app.as_bytes()), crc32fast::hash(app.as_bytes()));
+    format!("{prefix}{sum:08x}.json")
+}
+
 /// The start of the names of all files whose apps have the last component of `path`.
 fn file_prefix(path: &[u8]) -> String {
     /// With the checksum and the suffix well below NAME_MAX, 255 bytes.

@@ -39,6 +39,8 @@ pub struct CachedProfile {
     pub entries: u64,
     /// Bytes of the schedule.
     pub bytes: u64,
+    /// Whether it was learned elsewhere.
+    pub is_imported: bool,
     /// Pages of file data, if it was learned live.
     pub learned_live: Option<DataPages>,
     /// Read requests of a cold launch without prefetching, about.
@@ -118,6 +120,7 @@ impl CachedProfile {
             history: profile.history.clone(),
             class: main_class(profile),
             entries: profile.entries.len() as u64,
+            is_imported: profile.learned == Learned::Imported,
             learned_live: (profile.learned == Learned::Live).then(|| profile.data_pages()),
             cold_requests: estimate_cold_requests(&profile.entries),
             bytes: profile.entries.iter().map(|entry| entry.span.bytes()).sum(),

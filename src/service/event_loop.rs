@@ -363,6 +363,7 @@ impl Service {
                 self.parts.refresh_watch();
             }
             Message::Discovered(key) => self.parts.follow_discovered(&key),
+            Message::Seeds(found) => self.parts.set_seeds(found),
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
             Message::ReadLate { app, missed } => self.parts.take_in(&app, missed),

@@ -12,7 +12,7 @@ use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
 use super::profile_room::{KeptProfile, without_room};
-use super::registry::{Added, Record, Registry};
+use super::registry::{Added, EVERY_USER, Record, Registry};
 use super::reschedule::{Rescheduled, extend, refresh, reschedule, schedule_for_drives};
 use super::told_gains::ToldGains;
 use super::worker::Jobs;
@@ -39,6 +39,8 @@ pub type KnownProfiles = HashMap<UserApp, Arc<[u8]>>;
 pub struct ManagedApps {
     pub registry: Registry,
     pub profiles: CachedProfiles,
+    /// Profiles that were learned elsewhere, of [`EVERY_USER`]: for launches of apps of which a user has none yet.
+    pub seeds: CachedProfiles,
     /// Whether schedules may be tuned (`prefetch.dynamic`).
     pub tunes: bool,
     /// In which steps, and how far.
@@ -105,6 +107,7 @@ impl ManagedApps {
         let mut apps = ManagedApps {
             registry,
             profiles,
+            seeds: CachedProfiles::new(),
             tunes: true,
             rules: TuningRules::default(),
             most_learned: 1,
@@ -132,6 +135,12 @@ impl ManagedApps {
         }
     }
 
+    /// The profile that a launch of the app is prefetched by: the user's, or one that was learned elsewhere.
+    pub fn profile(&self, key: &UserApp) -> Option<&CachedProfile> {
+        let seed = || self.seeds.get(&UserApp::new(EVERY_USER, key.id.as_str()));
+        self.profiles.get(key).or_else(seed)
+    }
+
     /// Plans a launch that begins now. `withholds`: whether prefetching may be withheld, to compare.
     pub fn plan(&mut self, key: &UserApp, withholds: bool) -> LaunchPolicy {
         // Another key each time: launches from which prefetching is withheld should follow no rhythm.
@@ -149,7 +158,7 @@ impl ManagedApps {
         };
         LaunchPolicy {
             plan,
-            has_profile,
+            has_profile: self.profile(key).is_some(),
             // The kernel's part: the caller knows.
             is_recorded: false,
         }

@@ -8,6 +8,7 @@ use super::executables::LocatedExecutables;
 use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::missed::{EndedLaunch, Missed};
 use super::registry::Record;
+use super::seeds::FoundSeeds;
 use crate::kernel::CountingWaits;
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
@@ -55,6 +56,8 @@ pub enum Message {
     Apps(AppsChange),
     /// A program that had read much for a user may become an app of his.
     Discovered(UserApp),
+    /// The profiles that were learned elsewhere.
+    Seeds(FoundSeeds),
     /// The apps with .desktop entries.
     DesktopApps(Vec<Record>),
     /// Drives were measured, or not.

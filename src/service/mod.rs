@@ -51,6 +51,7 @@ mod records;
 pub mod registry;
 mod reschedule;
 mod roots;
+pub mod seeds;
 mod shield;
 mod start;
 mod state_lock;
@@ -78,6 +79,8 @@ pub struct Places {
     pub config_dir: PathBuf,
     /// The socket and the file for announcements, and the record of changed knobs.
     pub run_dir: PathBuf,
+    /// Profiles that packages and images bring.
+    pub profiles_dir: PathBuf,
     /// Where the kernel says what kinds of drives there are.
     pub sysfs: Sysfs,
     /// Whether apps that a process of this very program starts are its own affair, as those of `learn`, `run` and

@@ -30,6 +30,7 @@ use super::message::Message;
 use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
+use super::seeds::{FoundSeeds, SeedPlaces};
 use super::shield::LaunchShield;
 use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
@@ -137,6 +138,7 @@ impl Parts {
         self.config = config;
         self.find_candidates();
         self.apps.load_again(self.watchlist.catalogue.rules());
+        self.find_seeds(false);
         if mode_changed && let Some(bus) = &self.bus {
             bus.mode_changed();
         }
@@ -228,6 +230,7 @@ impl Parts {
     pub fn refresh_profiles(&mut self) {
         self.apps.refresh_profiles();
         self.find_candidates();
+        self.find_seeds(true);
     }
 
     /// The profiles were read again; `known` were in force before, and `new` are the records of the others.
@@ -276,6 +279,48 @@ impl Parts {
         self.worker.jobs.run(move || {
             outbox.send(Message::DesktopApps(desktop_apps(&rules)));
         });
+    }
+
+    /// Has this machine's profiles made of those that were learned elsewhere: where one is new, or of all `again`, since
+    /// files may have been replaced.
+    pub fn find_seeds(&mut self, again: bool) {
+        let places = SeedPlaces {
+            shipped_dir: self.places.profiles_dir.clone(),
+            state_dir: self.places.state_dir.clone(),
+            sysfs: self.places.sysfs.clone(),
+        };
+        let rules = self.watchlist.catalogue.rules().clone();
+        let outbox = self.outbox.clone();
+        // A thread of its own: files of each are looked up, which may take a drive a minute.
+        let thread = Builder::new().name("pf-seeds".to_owned());
+        let started = thread.spawn(move || {
+            outbox.send(Message::Seeds(places.update(again, &rules)));
+        });
+        if let Err(error) = started {
+            let what = "profiles from elsewhere are not looked for";
+            self.warn(format!("{what}, no thread: {error}"));
+        }
+    }
+
+    /// Takes profiles that were learned elsewhere. Their apps are managed from their first launch on, unless the mode is
+    /// manual.
+    pub fn set_seeds(&mut self, found: FoundSeeds) {
+        let FoundSeeds {
+            mut profiles,
+            mut records,
+            warnings,
+        } = found;
+        for warning in warnings {
+            self.warn(warning);
+        }
+        tracing::debug!(profiles = profiles.len(), "profiles from elsewhere");
+        let most = self.config.prefetch.max_profile_mib << 20;
+        profiles.retain(|_, profile| profile.bytes <= most);
+        records.retain(|record| profiles.contains_key(&record.key));
+        self.apps.seeds = profiles;
+        self.apps.may_have_changed = true;
+        self.watchlist.set_seeded_apps(records);
+        self.watch_for_launches();
     }
 
     /// The .desktop entries were found.

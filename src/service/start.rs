@@ -91,6 +91,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
     let packages = warnings.keep("updates of packages are not heard of", Packages::watch());
     parts.watch_for_launches();
     parts.find_candidates();
+    parts.find_seeds(false);
     release_heap();
     // The threads that stay have been started, at the ordinary priority.
     warnings.keep(

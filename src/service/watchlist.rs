@@ -66,7 +66,7 @@ pub struct WatchedPrograms {
 pub struct Watchlist {
     /// What recognises them.
     pub catalogue: Catalogue,
-    /// The records of programs with .desktop entries once they are managed, by id.
+    /// The records of programs with .desktop entries, or profiles from elsewhere, once they are managed, by id.
     candidates: BTreeMap<String, Record>,
     /// Whether there may be candidates: entries that were looked for may be found when the mode is another one.
     takes_candidates: bool,
@@ -85,7 +85,8 @@ impl Watchlist {
         }
     }
 
-    /// The record of a user's app that is to be managed from now on because it has a .desktop entry.
+    /// The record of a user's app that is to be managed from now on because it has a .desktop entry, or a profile from
+    /// elsewhere.
     pub fn new_record(&self, key: &UserApp) -> Option<Record> {
         let candidate = self.candidates.get(&key.id)?;
         Some(candidate.for_user(key.uid))
@@ -106,8 +107,29 @@ impl Watchlist {
         if !self.takes_candidates {
             return;
         }
+        self.candidates
+            .retain(|_, record| record.added == Added::Imported);
+        // A menu's name says more.
         let by_id = |record: Record| (record.key.id.clone(), record);
-        self.candidates = found.into_iter().map(by_id).collect();
+        self.candidates.extend(found.into_iter().map(by_id));
+        self.end_probation_of_candidates();
+    }
+
+    /// Replaces the apps of which a profile was learned elsewhere, unless there are to be none.
+    pub fn set_seeded_apps(&mut self, found: Vec<Record>) {
+        if !self.takes_candidates {
+            return;
+        }
+        self.candidates
+            .retain(|_, record| record.added != Added::Imported);
+        for record in found {
+            let id = record.key.id.clone();
+            self.candidates.entry(id).or_insert(record);
+        }
+        self.end_probation_of_candidates();
+    }
+
+    fn end_probation_of_candidates(&mut self) {
         let candidates = &self.candidates;
         self.probation
             .retain(|key, _| !candidates.contains_key(&key.id));
@@ -360,6 +382,26 @@ mod tests {
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
         assert_eq!(watchlist.watched(&registry, |_| true).to_learn, 1);
+    }
+
+    #[test]
+    fn apps_with_profiles_from_elsewhere_are_candidates_beside_those_of_menus() {
+        let mut watchlist = watchlist();
+        let seeded = |id| Record {
+            added: Added::Imported,
+            ..desktop(id)
+        };
+        let added = |watchlist: &Watchlist, id| Some(watchlist.new_record(&app(id))?.added);
+        watchlist.set_seeded_apps(vec![seeded("/a"), seeded("/b")]);
+        watchlist.set_desktop_apps(vec![desktop("/a")]);
+        assert_eq!(added(&watchlist, "/a"), Some(Added::Desktop));
+        assert_eq!(added(&watchlist, "/b"), Some(Added::Imported));
+        watchlist.set_seeded_apps(vec![seeded("/a")]);
+        assert_eq!(added(&watchlist, "/a"), Some(Added::Desktop));
+        assert_eq!(added(&watchlist, "/b"), None);
+        watchlist.clear_candidates();
+        watchlist.set_seeded_apps(vec![seeded("/a")]);
+        assert_eq!(added(&watchlist, "/a"), None);
     }
 
     #[test]

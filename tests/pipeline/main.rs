@@ -17,6 +17,7 @@ mod processes;
 mod sandbox;
 mod stalls;
 mod threads;
+mod travel;
 
 use std::sync::{Mutex, MutexGuard};
 

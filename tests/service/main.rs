@@ -23,6 +23,7 @@ mod running;
 mod scanned;
 mod stopped;
 mod storms;
+mod travel;
 mod users;
 mod versions;
 mod writes;

@@ -37,6 +37,8 @@ impl Serve {
     pub fn run(self) -> Result<()> {
         let (dev, class) = self.drive;
         let places = Places {
+            // No other machine's profiles.
+            profiles_dir: self.dir.join("profiles"),
             state_dir: state_dir(&self.dir),
             config_dir: self.dir.join("etc"),
             run_dir: self.dir.join("run"),

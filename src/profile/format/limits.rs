@@ -88,7 +88,7 @@ fn is_app(app: &App) -> bool {
 }
 
 /// An app that is no file of its own: `flatpak:org.gimp.GIMP`, `java:module/Main`, `announced:mail`.
-fn is_app_name(name: &[u8]) -> bool {
+pub fn is_app_name(name: &[u8]) -> bool {
     let launcher = name.split(|&c| c == b':').next().unwrap_or_default();
     name.len() <= MAX_PATH
         && launcher.len() < name.len()

@@ -236,6 +236,9 @@ fn installed_record(
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
 }
 
+/// What is said of an app that is not learned yet, and prefetched all the same.
+const SEEDED: &str = "prefetched by an imported profile meanwhile";
+
 pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
     let unclear = || profile?.unclear.clone();
     let (phase, why) = match record.managed.phase() {
@@ -245,10 +248,10 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
             // That somebody has asked for it hinders nothing.
             let again = record.managed.learned_again_for();
             let again = again.filter(|&reason| reason != DecisionReason::Asked);
-            (
-                "learning",
-                why.or_else(|| again.map(reason_text)).unwrap_or_default(),
-            )
+            let seeded = profile.filter(|profile| profile.is_imported);
+            let seeded = seeded.map(|_| SEEDED.to_owned());
+            let why = why.or_else(|| again.map(reason_text)).or(seeded);
+            ("learning", why.unwrap_or_default())
         }
         Phase::Prefetching => ("prefetching", unclear().unwrap_or_default()),
         Phase::Disabled { off, .. } => ("disabled", off_reason(off)),

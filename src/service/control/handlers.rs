@@ -56,9 +56,7 @@ impl Control for Service {
 
     fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
         let managed = &self.parts.apps;
-        match states(&managed.registry, user, app, |key| {
-            managed.profiles.get(key)
-        }) {
+        match states(&managed.registry, user, app, |key| managed.profile(key)) {
             Ok(apps) => self.with_history(reply, move |history| match history {
                 Some(history) => add_times(apps, history),
                 None => Ok(apps),

@@ -28,12 +28,13 @@ pub struct AppState {
     /// its user asked for that, and else for 30 days.
     #[serde(with = "member")]
     pub phase: String,
-    /// Why it is disabled, is learned again without having been asked for, cannot be learned, or is prefetched in part only;
-    /// else empty.
+    /// Why it is disabled, is learned again without having been asked for, cannot be learned, is prefetched in part only, or
+    /// by an imported profile; else empty.
     #[serde(with = "member")]
     pub why: String,
     /// Why it is managed: `user` (the administrator named it, or it was learned by hand), `owner` (its user named it),
-    /// `desktop` (it has a .desktop entry), `discovered` (it turned out large and slow) or `announced`.
+    /// `desktop` (it has a .desktop entry), `discovered` (it turned out large and slow), `announced`, or
+    /// `imported` (a profile of it was, or came with a package).
     #[serde(with = "member")]
     pub added_by: String,
     /// Launches that the service has seen.

@@ -108,6 +108,42 @@ fn with_shift(shift_bytes: u64) -> Params {
 }
 
 #[test]
+fn a_profile_from_elsewhere_is_read_ahead_until_the_user_has_one_and_says_nothing_to_his_lessons() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut apps, _inbox, _worker) = one_app(dir.path());
+    let of = |uid, learned| Profile {
+        app: App {
+            uid,
+            ..profile().app
+        },
+        learned,
+        ..profile()
+    };
+    let other = UserApp::new(7, ID);
+    let record = Record::new(
+        other.clone(),
+        "App".into(),
+        Added::Imported,
+        Marks::default(),
+    );
+    apps.registry.insert(record);
+    let plan = |apps: &mut ManagedApps| {
+        let planned = apps.plan(&other, false);
+        (planned.plan, planned.has_profile)
+    };
+    assert_eq!(plan(&mut apps), (Plan::Learn, false));
+    let seed = CachedProfile::load(&of(EVERY_USER, Learned::Imported)).unwrap();
+    apps.seeds.insert(UserApp::new(EVERY_USER, ID), seed);
+    assert_eq!(plan(&mut apps), (Plan::Learn, true));
+    assert!(apps.profile(&other).unwrap().is_imported);
+    assert!(apps.load_sequence(&other).is_none());
+    let own = CachedProfile::load(&of(7, Learned::Live)).unwrap();
+    apps.use_learned(&other, own, None, true);
+    assert!(!apps.profile(&other).unwrap().is_imported);
+    assert!(!apps.profile(&key()).unwrap().is_imported);
+}
+
+#[test]
 fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
     let dir = tempfile::tempdir().unwrap();
     let (mut apps, inbox, _worker) = one_app(dir.path());

@@ -45,10 +45,7 @@ impl Outside for Parts {
     }
 
     fn schedule_bytes(&self, app: &UserApp) -> u64 {
-        self.apps
-            .profiles
-            .get(app)
-            .map_or(0, |profile| profile.bytes)
+        self.apps.profile(app).map_or(0, |profile| profile.bytes)
     }
 
     fn close_slot(&mut self, launch: u64) {
@@ -76,7 +73,7 @@ impl Outside for Parts {
                 return started;
             }
             StateAction::WatchCompletion => {
-                let profile = self.apps.profiles.get(&launch.start.key);
+                let profile = self.apps.profile(&launch.start.key);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
                     self.kernel.set_completion(number, page);
                 }
@@ -124,7 +121,7 @@ impl Outside for Parts {
 
 impl Parts {
     fn start_prefetch(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
-        let Some(profile) = self.apps.profiles.get(&launch.start.key) else {
+        let Some(profile) = self.apps.profile(&launch.start.key) else {
             return Err("no prefetch thread: its profile is gone".to_owned());
         };
         let app = ServedApp {
@@ -201,7 +198,7 @@ impl Parts {
     /// Notes what the launch read itself although it was prefetched.
     fn note_own_reads(&mut self, launch: &mut FollowedLaunch) {
         let (key, figures) = (&launch.start.key, &mut launch.figures);
-        let Some(profile) = self.apps.profiles.get(key) else {
+        let Some(profile) = self.apps.profile(key) else {
             return;
         };
         figures.cold_requests = profile.cold_requests;
