@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::Result;
 use paralfetch::policy::likely::{Evidence, HORIZON_S, probabilities};
 
-use crate::report::table::{NOTHING, Table};
+use crate::tables::{NOTHING, Table};
 use histories::{AppUse, Shape};
 use predictors::Predictor;
 
