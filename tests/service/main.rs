@@ -25,6 +25,7 @@ mod stopped;
 mod storms;
 mod users;
 mod versions;
+mod warm_up;
 mod writes;
 
 use std::path::Path;
