@@ -44,14 +44,15 @@ fn status_text(report: &Status, verbose: bool) -> String {
         ..0 => format!("prefetching has cost {:.1} s at cold launches so far", -saved_s),
         _ => format!("{saved_s:.1} s saved at cold launches so far"),
     };
-    let mut lines = vec![
-        gained,
+    let mut lines = vec![gained];
+    lines.extend(anticipated(report));
+    lines.extend([
         format!(
             "{apps} managed: {with_profile} with a profile, {learning} to be learned, \
              {disabled} disabled"
         ),
         format!("{launches} seen, {events} lost"),
-    ];
+    ]);
     lines.extend((*excess_execs > 0).then(|| {
         let execs = counted(*excess_execs, "execution", "executions");
         format!("{execs} past the bound of their user")
@@ -74,6 +75,28 @@ fn status_text(report: &Status, verbose: bool) -> String {
     let warnings = report.warnings.iter();
     lines.extend(warnings.map(|line| format!("warning: {line}")));
     joined(&lines)
+}
+
+/// What reading before launches has saved and cost, if there was any.
+fn anticipated(report: &Status) -> Option<String> {
+    let (used, unused) = (
+        report.read_before_used_bytes,
+        report.read_before_unused_bytes,
+    );
+    if report.anticipated == 0 && used == 0 && unused == 0 {
+        return None;
+    }
+    Some(format!(
+        "{:.1} s saved at {} (read ahead before the click: {} used, {} not)",
+        report.anticipated_saved_us as f64 / 1e6,
+        counted(
+            report.anticipated,
+            "anticipated launch",
+            "anticipated launches"
+        ),
+        mib(used),
+        mib(unused)
+    ))
 }
 
 #[cfg(test)]
@@ -113,5 +136,20 @@ mod tests {
         let text = status_text(&report, false);
         assert!(text.starts_with("nothing gained yet"), "{text}");
         assert!(text.contains("1 execution past the bound"), "{text}");
+    }
+
+    #[test]
+    fn what_was_read_before_launches_is_told_with_its_waste() {
+        assert_eq!(anticipated(&Status::default()), None);
+        let report = Status {
+            anticipated: 3,
+            anticipated_saved_us: 4_200_000,
+            read_before_used_bytes: 300 << 20,
+            read_before_unused_bytes: 100 << 20,
+            ..Status::default()
+        };
+        let expected = "4.2 s saved at 3 anticipated launches (read ahead before the click: 300.0 MiB used, 100.0 MiB not)";
+        assert_eq!(anticipated(&report).as_deref(), Some(expected));
+        assert!(status_text(&report, false).contains(expected));
     }
 }

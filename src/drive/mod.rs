@@ -8,8 +8,10 @@ mod measured;
 mod memory;
 mod page_out;
 mod probe;
+mod sleep;
 mod stack;
 mod sysfs;
+mod vm_counters;
 mod writes;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
@@ -26,6 +28,8 @@ pub use measured::{
 pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};
 pub use probe::{ProbeError, ProbedDrive, probe, probe_drive};
+pub use sleep::SpinningDisks;
 pub use stack::DriveBelow;
 pub use sysfs::{DriveClaim, Sysfs};
+pub use vm_counters::VmCounters;
 pub use writes::{IoScheduler, WriteCounters};

@@ -21,6 +21,8 @@ pub enum Skipped {
     NoNode,
     /// The device's readahead and largest request are 0, so that readahead(2) reads nothing.
     ReadaheadOff,
+    /// The drive may be asleep, and no launch has begun that needs it.
+    Asleep,
     /// The kernel refused.
     Refused,
 }
@@ -34,6 +36,7 @@ impl fmt::Display for Skipped {
             Skipped::Unclear => "another mounted file system has its UUID",
             Skipped::NoNode => "block device cannot be opened",
             Skipped::ReadaheadOff => "device allows no readahead",
+            Skipped::Asleep => "drive may be asleep",
             Skipped::Refused => "refused by the kernel",
         })
     }
@@ -90,6 +93,10 @@ pub struct PrefetchReport {
     pub slow_opens: Option<Duration>,
     /// The app ended before the schedule did.
     pub cut_short: bool,
+    /// Bytes that drives read for the thread, without what was cached.
+    pub read_bytes: u64,
+    /// Why the rest of the schedule was left out before the launch, if others used drives.
+    pub disturbed: Option<String>,
     /// From the start of the thread to its first readahead(2).
     pub until_first: Option<Duration>,
     /// From the start of the thread to its end.

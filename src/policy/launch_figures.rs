@@ -15,6 +15,10 @@ const COLD_PERCENT: u64 = 75;
 /// Share in percent below which a launch counts as warm: it read too little to be evidence of anything.
 const WARM_PERCENT: u64 = 5;
 
+/// Share of the schedule's bytes, in percent, that must have been read before a launch for it to be anticipated. Of what is
+/// less, the launch would have found most in the caches anyway.
+const ANTICIPATED_PERCENT: u64 = 25;
+
 /// How much of what a launch needs had to come from the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -49,6 +53,8 @@ pub struct LaunchFigures {
     pub missed: Option<MissedRequests>,
     /// What the prefetch thread did; `None` if there was none, or if it was stopped.
     pub report: Option<PrefetchReport>,
+    /// Bytes that the drive read for its app before it began, since the launch before ([`crate::policy::ReadBefore`]).
+    pub read_before: u64,
     /// Context switches that the launch tree made from execve until the prefetch thread's end (paper
     /// §3.3, "during the prefetching period"). Only switches into a wait for the drive count (`in_iowait` at
     /// sched_switch), or all where they cannot be told apart.
@@ -96,6 +102,14 @@ impl LaunchFigures {
         } else {
             Warmth::Cold
         }
+    }
+
+    /// Whether the launch found its data because they were read before it began.
+    pub fn is_anticipated(&self) -> bool {
+        let least = u128::from(self.schedule_bytes) * u128::from(ANTICIPATED_PERCENT);
+        self.schedule_bytes > 0
+            && u128::from(self.read_before) * 100 >= least
+            && self.warmth() == Warmth::Warm
     }
 
     /// Whether it was prefetched on all devices: the thread has neither refused, nor given up for lack of memory or
@@ -209,6 +223,28 @@ mod tests {
         assert_eq!(warmth(75_000, 100_000), Warmth::Cold);
         assert_eq!(warmth(u64::MAX, u64::MAX), Warmth::Cold);
         assert_eq!(warmth(10, 0), Warmth::Warm);
+    }
+
+    #[test]
+    fn a_warm_launch_of_which_much_was_read_before_is_anticipated() {
+        let is_anticipated = |read_before, bytes, schedule_bytes| {
+            let counts = LaunchCounts {
+                bytes,
+                ..LaunchCounts::default()
+            };
+            let figures = LaunchFigures {
+                counts,
+                schedule_bytes,
+                read_before,
+                ..LaunchFigures::default()
+            };
+            figures.is_anticipated()
+        };
+        assert!(is_anticipated(250, 49, 1000));
+        assert!(!is_anticipated(249, 49, 1000), "it would have been warm");
+        assert!(!is_anticipated(1000, 50, 1000), "it was not warm");
+        assert!(!is_anticipated(0, 0, 0), "there is no profile");
+        assert!(is_anticipated(u64::MAX, 0, u64::MAX));
     }
 
     #[test]

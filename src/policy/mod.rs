@@ -22,6 +22,7 @@
 //! ([`LearnedLaunches`]). [`Tuning`] is dynamic scheduling by itself, [`Gain`] measures whether prefetching helps, and
 //! [`check_files`] finds obsolete entries. Apart from an app's own launches, [`likely`] predicts which apps come next.
 
+mod before_launch;
 mod cold_requests;
 mod dynamic;
 mod gain;
@@ -37,6 +38,7 @@ mod took;
 mod tuned_parameter;
 mod types;
 
+pub use before_launch::ReadBefore;
 pub use cold_requests::estimate_cold_requests;
 pub use dynamic::{Level, Tuning, TuningEnd};
 pub use gain::{Gain, TypicalTimes};

@@ -28,10 +28,37 @@ pub struct OpenDevice {
 /// be used before all of it is there.
 const BESIDE_WRITER: u64 = 128 << 10;
 
+/// Largest request before a launch, in bytes: a launch that begins waits for one at most, 13 ms on a card of 20 MB/s.
+const BEFORE_LAUNCH: u64 = 256 << 10;
+
 /// The readahead limit in bytes where sysfs has none: the kernel's default, `VM_READAHEAD_PAGES`.
 const DEFAULT_READAHEAD: u64 = 128 << 10;
 
 impl OpenDevice {
+    /// The same before a launch: not if one of its drives, whole disks, is in `asleep` or was put to sleep by the kernel;
+    /// and in small pieces.
+    ///
+    /// # Errors
+    /// As [`OpenDevice::open`].
+    pub fn open_awake(
+        presence: &Presence,
+        mounts: &MountTable,
+        sysfs: &Sysfs,
+        asleep: &[u64],
+    ) -> Result<Self, Skipped> {
+        if let Presence::On(dev) = presence {
+            // To open its node would wake it.
+            let drives = sysfs.drives_below(blockdev::below(*dev, mounts));
+            let sleeps = |drive: u64| asleep.contains(&drive) || sysfs.is_suspended(drive);
+            if drives.iter().any(|drive| sleeps(drive.dev)) {
+                return Err(Skipped::Asleep);
+            }
+        }
+        let mut device = Self::open(presence, mounts, sysfs)?;
+        device.readahead_limit = device.readahead_limit.min(BEFORE_LAUNCH);
+        Ok(device)
+    }
+
     /// Opens the file system where it is.
     ///
     /// # Errors

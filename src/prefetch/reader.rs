@@ -1,26 +1,25 @@
 //! Reading a schedule ahead, entry by entry.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::devices::OpenDevice;
 use super::files::Files;
-use super::headroom::Headroom;
-use super::sys::readahead;
-use crate::drive::Memory;
+use super::sys::{cached_pages, readahead, wait_for};
 use crate::model::{PAGE_SIZE, Place, PrefetchEntry, PrefetchReport, Profile, Skipped, Span};
 
 /// Reads a schedule ahead in its order.
-pub struct ScheduleReader<'a, L> {
+pub struct ScheduleReader<'a, R> {
     /// The profile's devices; or why what is on them is skipped.
     pub devices: &'a [Result<OpenDevice, Skipped>],
     /// The profile's files.
     pub files: Files<'a>,
     /// Makes the requests and counts them.
     pub requests: Requests<'a>,
-    /// Watches that memory lasts for the rest of the schedule.
-    pub headroom: Headroom<L>,
+    /// Told how many bytes of the schedule were read, says why the rest is not to be.
+    pub room: R,
     /// What was read ahead and what was skipped, so far.
     pub report: PrefetchReport,
 }
@@ -29,6 +28,9 @@ pub struct ScheduleReader<'a, L> {
 pub struct Requests<'a> {
     /// Pages that are not to be read.
     pub left_out: Option<Span>,
+    /// Whether each request waits for the one before, so that a launch that begins finds one request of ours in the
+    /// drive at most; and whether what is cached is not asked for.
+    pub one_by_one: bool,
     /// Set by another thread to end the prefetch.
     pub stop: &'a AtomicBool,
     /// readahead(2) calls made.
@@ -47,12 +49,14 @@ pub enum ScheduleEnd {
     Stopped,
     /// Memory became short before that, for this reason.
     MemoryShort(String),
+    /// Others use drives, and no launch waits for the schedule.
+    Disturbed(String),
     /// Another program has to be asked before each file is opened, and answers after so long.
     OpensDelayed(Duration),
 }
 
-impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
-    /// Reads the schedule ahead until it ends, `stop` is set or memory becomes short.
+impl<R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'_, R> {
+    /// Reads the schedule ahead until it ends, `stop` is set or there is no room any more.
     pub fn read(&mut self, profile: &Profile) -> ScheduleEnd {
         let entries = &profile.entries;
         let mut next = 0;
@@ -71,8 +75,8 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
             if let Place::Data { file } = span.place {
                 self.files.done(file, first);
             }
-            if let Some(why) = self.headroom.read(span.bytes()) {
-                return ScheduleEnd::MemoryShort(why);
+            if let Some(end) = (self.room)(span.bytes()) {
+                return end;
             }
         }
         ScheduleEnd::Complete
@@ -155,6 +159,7 @@ impl<'a> Requests<'a> {
     pub fn new(left_out: Option<Span>, stop: &'a AtomicBool) -> Self {
         Requests {
             left_out,
+            one_by_one: false,
             stop,
             calls: 0,
             first: None,
@@ -177,14 +182,32 @@ impl<'a> Requests<'a> {
             let mut start = part.start;
             while start < part.end() && !self.is_stopped() {
                 let len = chunk.min(part.end() - start);
-                readahead(fd, start * PAGE_SIZE, len * PAGE_SIZE).map_err(|_| Skipped::Refused)?;
-                self.calls += 1;
-                self.first.get_or_insert_with(Instant::now);
+                self.request(fd, start * PAGE_SIZE, len * PAGE_SIZE)
+                    .map_err(|_| Skipped::Refused)?;
                 start += len;
                 done += len;
             }
         }
         Ok(done)
+    }
+}
+
+impl Requests<'_> {
+    /// Makes one request, unless it is one of those that are made one by one and its pages are cached.
+    fn request(&mut self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+        let kernel_pages = len.div_ceil(rustix::param::page_size() as u64);
+        // Before Linux 6.5 nobody knows; then the request reads nothing, and nothing is waited for.
+        let is_cached = || cached_pages(fd, offset, len).is_ok_and(|cached| cached >= kernel_pages);
+        if self.one_by_one && is_cached() {
+            return Ok(());
+        }
+        readahead(fd, offset, len)?;
+        self.calls += 1;
+        self.first.get_or_insert_with(Instant::now);
+        match self.one_by_one {
+            true => wait_for(fd, offset + len - PAGE_SIZE),
+            false => Ok(()),
+        }
     }
 }
 
@@ -211,8 +234,9 @@ fn without(span: Span, hole: Option<Span>) -> impl Iterator<Item = Span> {
 mod tests {
     use std::fs::File;
 
+    use super::super::headroom::Headroom;
     use super::*;
-    use crate::drive::MemoryLimits;
+    use crate::drive::{Memory, MemoryLimits};
     use crate::fs::mounts::MountTable;
     use crate::profile::generate::sample;
 
@@ -235,6 +259,19 @@ mod tests {
 
     /// Reads a schedule of metadata entries ahead; a small ordinary file stands for the block device.
     fn read_metadata(stop: bool, look: impl FnMut() -> Memory) -> (ScheduleEnd, PrefetchReport) {
+        let bytes = ENTRIES * ENTRY_PAGES * PAGE_SIZE;
+        let mut headroom = Headroom::new(bytes, MemoryLimits::default(), look).unwrap();
+        let room = |bytes| headroom.read(bytes).map(ScheduleEnd::MemoryShort);
+        let (end, report, _) = read_in(stop, false, room);
+        (end, report)
+    }
+
+    /// The same in this room, perhaps one request by one; returns how many calls were made, too.
+    fn read_in(
+        stop: bool,
+        one_by_one: bool,
+        room: impl FnMut(u64) -> Option<ScheduleEnd>,
+    ) -> (ScheduleEnd, PrefetchReport, u64) {
         let directory = tempfile::tempdir().unwrap();
         let node = directory.path().join("node");
         std::fs::write(&node, [0; 4096]).unwrap();
@@ -256,17 +293,33 @@ mod tests {
                 time_us: 0,
             })
             .collect();
-        let bytes = ENTRIES * ENTRY_PAGES * PAGE_SIZE;
         let stop = AtomicBool::new(stop);
         let mut reader = ScheduleReader {
             devices: &[Ok(device)],
             files: Files::new(&profile),
-            requests: Requests::new(None, &stop),
-            headroom: Headroom::new(bytes, MemoryLimits::default(), look).unwrap(),
+            requests: Requests {
+                one_by_one,
+                ..Requests::new(None, &stop)
+            },
+            room,
             report: PrefetchReport::default(),
         };
         let end = reader.read(&profile);
-        (end, reader.report)
+        (end, reader.report, reader.requests.calls)
+    }
+
+    #[test]
+    fn what_is_read_one_by_one_is_asked_for_until_the_room_ends() {
+        let mut left = 2;
+        let room = |_| {
+            left -= 1;
+            (left == 0).then(|| ScheduleEnd::Disturbed("others".to_owned()))
+        };
+        let (end, report, calls) = read_in(false, true, room);
+        assert_eq!(end, ScheduleEnd::Disturbed("others".to_owned()));
+        assert_eq!(report.metadata.entries, 2);
+        // 1 MiB a call.
+        assert_eq!(calls, (2 * ENTRY_PAGES * PAGE_SIZE) >> 20);
     }
 
     #[test]

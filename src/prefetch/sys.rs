@@ -42,6 +42,32 @@ pub fn raise_io_priority() -> io::Result<()> {
     }
 }
 
+const IDLE: libc::c_int = 3 << 13;
+
+/// Has the calling thread's requests wait behind everybody else's, for as long as it lives, and the thread itself behind
+/// other threads. Schedulers of drives that know no priorities do not heed the first.
+///
+/// # Errors
+/// As ioprio_set(2) and setpriority(2); the priorities stay what they were.
+pub fn take_idle_priority() -> io::Result<()> {
+    rustix::process::setpriority_process(None, 19)?;
+    // SAFETY: the call takes numbers only; 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, IDLE) };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Waits until a page that is being read is there. `offset` is of a byte in it.
+///
+/// # Errors
+/// As pread(2).
+pub fn wait_for(fd: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+    rustix::io::pread(fd, &mut [0_u8; 1], offset)?;
+    Ok(())
+}
+
 /// What the calling thread has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadUse {
@@ -49,6 +75,13 @@ pub struct ThreadUse {
     pub switches: i64,
     /// Blocks of 512 bytes that it had drives read.
     pub read_blocks: i64,
+}
+
+impl ThreadUse {
+    /// Bytes that it has had drives read since `before`.
+    pub fn read_bytes_since(&self, before: &ThreadUse) -> u64 {
+        (self.read_blocks - before.read_blocks).unsigned_abs() * 512
+    }
 }
 
 /// What the calling thread has used so far, by getrusage(2).
@@ -105,6 +138,17 @@ mod tests {
     fn io_priority() -> libc::c_long {
         // SAFETY: the call takes numbers only; 0 is the calling thread.
         unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) }
+    }
+
+    #[test]
+    fn what_is_read_before_a_launch_waits_behind_all_others() {
+        let thread = std::thread::spawn(|| {
+            take_idle_priority().unwrap();
+            assert_eq!(io_priority(), libc::c_long::from(IDLE));
+            let nice = rustix::process::getpriority_process(None).unwrap();
+            assert_eq!(nice, 19);
+        });
+        thread.join().unwrap();
     }
 
     #[test]

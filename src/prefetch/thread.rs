@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use super::cached::is_warm;
 use super::devices::OpenDevice;
 use super::files::Files;
+use super::free_room::{FreeRoom, NoRoom};
 use super::headroom::Headroom;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
-use super::sys::raise_io_priority;
-use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs};
+use super::sys::{raise_io_priority, take_idle_priority, thread_use};
+use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs, VmCounters};
 use crate::fs::mounts::MountTable;
 use crate::fs::present::{present_devices, unclear};
 use crate::model::{DriveClass, PrefetchReport, Profile, Skipped, Span};
@@ -22,6 +23,9 @@ use crate::process::limited_reads;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
+
+/// The same of one that reads before a launch.
+const BEFORE_LAUNCH_NAME: &str = "pf-warm-up";
 
 /// How long [`Prefetch::finish`] waits for the thread after asking it to end.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,7 +41,22 @@ pub struct PrefetchOptions {
     pub elevators: Option<Arc<Elevators>>,
     /// The process that is launched, if the I/O limits of its cgroup are to hold: where it has any, the thread reads nothing.
     pub launched: Option<i32>,
+    /// If no launch has begun, and nobody waits.
+    pub before_launch: Option<BeforeLaunch>,
 }
+
+/// Reading ahead before a launch: behind everybody else, one small request after the other, only what is not cached, and
+/// only into memory that is free.
+#[derive(Clone, Debug, Default)]
+pub struct BeforeLaunch {
+    /// Bytes that may be read.
+    pub budget: u64,
+    /// Drives, whole disks encoded as `st_rdev`, that may be asleep: they are left alone.
+    pub asleep: Vec<u64>,
+}
+
+/// What ends a schedule in the middle, told how many bytes of it were read ahead.
+type Room<'a> = Box<dyn FnMut(u64) -> Option<ScheduleEnd> + 'a>;
 
 /// A prefetch under way.
 pub struct Prefetch {
@@ -71,7 +90,11 @@ impl Prefetch {
         let flag = Arc::clone(&stop);
         let (send, report) = sync_channel(1);
         // Never joined: a drive or a file system may block the thread for any time.
-        Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
+        let name = match options.before_launch {
+            Some(_) => BEFORE_LAUNCH_NAME,
+            None => THREAD_NAME,
+        };
+        Builder::new().name(name.to_owned()).spawn(move || {
             let started = Instant::now();
             if let Some(profile) = load() {
                 // The receiver is gone if `finish` timed out.
@@ -140,7 +163,24 @@ fn read_ahead(
         let _ = favouring_nobody.get().map(HeldKnobs::renew);
         Memory::read()
     };
-    let headroom = Headroom::new(bytes, options.memory, look)?;
+    let used = thread_use();
+    let own_bytes = || thread_use().read_bytes_since(&used);
+    let before_launch = options.before_launch.as_ref();
+    let room: Room<'_> = match before_launch {
+        Some(before) => {
+            let mut room = FreeRoom::new(before.budget, total_memory(), VmCounters::read)?;
+            Box::new(move |_| {
+                room.read(own_bytes()).map(|end| match end {
+                    NoRoom::Full(why) => ScheduleEnd::MemoryShort(why),
+                    NoRoom::Disturbed(why) => ScheduleEnd::Disturbed(why),
+                })
+            })
+        }
+        None => {
+            let mut headroom = Headroom::new(bytes, options.memory, look)?;
+            Box::new(move |bytes| headroom.read(bytes).map(ScheduleEnd::MemoryShort))
+        }
+    };
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
     let limited = options.launched.and_then(|pid| limited_reads(&mounts, pid));
@@ -154,15 +194,24 @@ fn read_ahead(
     let present = present_devices(profile, &mounts);
     let devices: Vec<Result<OpenDevice, Skipped>> = present
         .iter()
-        .map(|presence| OpenDevice::open(presence, &mounts, &sysfs))
+        .map(|presence| match before_launch {
+            Some(before) => OpenDevice::open_awake(presence, &mounts, &sysfs, &before.asleep),
+            None => OpenDevice::open(presence, &mounts, &sysfs),
+        })
         .collect();
-    // A prefetch at the ordinary priority is only slower.
-    let _ = raise_io_priority();
+    match before_launch {
+        Some(_) => take_idle_priority().map_err(|error| format!("no idle priority: {error}"))?,
+        // A prefetch at the ordinary priority is only slower.
+        None => drop(raise_io_priority()),
+    }
     let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
-        requests: Requests::new(options.left_out, stop),
-        headroom,
+        requests: Requests {
+            one_by_one: before_launch.is_some(),
+            ..Requests::new(options.left_out, stop)
+        },
+        room,
         report: PrefetchReport::default(),
     };
     let warm = is_warm(profile, &devices, &mut reader.files);
@@ -185,6 +234,7 @@ fn read_ahead(
         ScheduleEnd::Complete => {}
         ScheduleEnd::Stopped => report.cut_short = true,
         ScheduleEnd::MemoryShort(why) => report.ran_short = Some(why),
+        ScheduleEnd::Disturbed(why) => report.disturbed = Some(why),
         ScheduleEnd::OpensDelayed(delay) => report.slow_opens = Some(delay),
     }
     let numbers = devices.iter().map(|device| Some(device.as_ref().ok()?.dev));
@@ -192,8 +242,15 @@ fn read_ahead(
     report.stale_files = reader.files.stale();
     report.changed_files = reader.files.changed();
     report.calls = reader.requests.calls;
+    report.read_bytes = own_bytes();
     report.until_first = reader.requests.first.map(|first| first - started);
     Ok(report)
+}
+
+/// The system's memory, in bytes.
+fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
 }
 
 /// Has the elevators of the profile's disks with heads favour nobody. Without that, the prefetch is only slower.
@@ -226,6 +283,7 @@ mod tests {
         },
         elevators: None,
         launched: None,
+        before_launch: None,
     };
 
     /// A schedule whose device is not mounted anywhere.

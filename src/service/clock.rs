@@ -7,6 +7,25 @@ pub fn now_s() -> u64 {
     epoch_s(SystemTime::now())
 }
 
+/// When the system was started, in seconds since the epoch, by the present time of day.
+pub fn booted_s() -> u64 {
+    let up_s = rustix::system::sysinfo().uptime;
+    now_s().saturating_sub(u64::try_from(up_s).unwrap_or(0))
+}
+
+/// How far the local time is ahead of UTC now, in seconds, by the system's time zone.
+pub fn utc_offset_s() -> i32 {
+    let now = libc::time_t::try_from(now_s()).unwrap_or(0);
+    // SAFETY: all fields are numbers, or a pointer that is not used.
+    let mut local: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both structures live through the call. No thread of this program changes its environment.
+    let found = unsafe { libc::localtime_r(&raw const now, &raw mut local) };
+    match found.is_null() {
+        true => 0,
+        false => i32::try_from(local.tm_gmtoff).unwrap_or(0),
+    }
+}
+
 /// The same of another time.
 pub fn epoch_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)

@@ -24,6 +24,7 @@ use super::own_process::lock_code;
 use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Record};
+use super::warm_up::{WarmUpEvent, WarmUpOccasion};
 use super::watchdog::Watchdog;
 use crate::kernel::{LaunchEvent, LaunchEventKind};
 use crate::model::{App, LaunchLimits, UserApp};
@@ -59,6 +60,8 @@ pub struct Service {
     sweep_at: Option<(Instant, u64)>,
     /// When a package manager that has changed something will have come to rest.
     packages_at_rest: Option<Instant>,
+    /// Whether launches were under way since the last look.
+    had_launches: bool,
     /// `None` if systemd's watchdog does not watch the service.
     watchdog: Option<Watchdog>,
 }
@@ -97,6 +100,7 @@ impl Service {
             excess_execs: 0,
             sweep_at: None,
             packages_at_rest: None,
+            had_launches: false,
             watchdog: watchdog_interval().map(|interval| Watchdog::new(interval, now)),
         }
     }
@@ -106,6 +110,7 @@ impl Service {
     /// # Errors
     /// When waiting fails, or the kernel's events cannot be read: the service cannot work then.
     pub fn run(&mut self) -> io::Result<()> {
+        self.parts.begin_warm_up();
         loop {
             self.wait()?;
             let events = self.parts.kernel.take().map_err(io::Error::other)?;
@@ -120,6 +125,7 @@ impl Service {
                 return Ok(());
             }
             self.on_packages();
+            self.parts.take_logins();
             self.on_time();
             self.parts.report_changes();
         }
@@ -138,7 +144,7 @@ impl Service {
             .timeout()
             .map(|timeout| Timespec::try_from(timeout).map_err(io::Error::other))
             .transpose()?;
-        let mut fds = Vec::with_capacity(6);
+        let mut fds = Vec::with_capacity(8);
         let single = [
             Some(self.parts.kernel.fd()),
             Some(self.inbox.fd()),
@@ -146,7 +152,8 @@ impl Service {
             self.packages.as_ref().map(Packages::fd),
         ];
         let announcements = self.announcements.fds(Instant::now());
-        for fd in single.into_iter().flatten().chain(announcements) {
+        let others = self.parts.warm_up.fds().chain(announcements);
+        for fd in single.into_iter().flatten().chain(others) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
         match poll(&mut fds, timeout.as_ref()) {
@@ -174,6 +181,7 @@ impl Service {
             .map(|at| at.saturating_duration_since(now));
         let others = others.chain(until_given_up).chain(until_lock);
         let others = others.chain(self.parts.probes.until_due(now));
+        let others = others.chain(self.parts.warm_up.until_due(now));
         let others = others.chain(self.announcements.rest(now));
         Some(others.fold(until_check, Duration::min))
     }
@@ -197,6 +205,8 @@ impl Service {
                     .exited(event.launch, event.time_ns, &mut self.parts);
             }
             LaunchEventKind::Large(bytes) => {
+                self.parts
+                    .warm_up(WarmUpEvent::Occasion(WarmUpOccasion::Ended));
                 if self.parts.watchlist.catalogue.is_of_system(event)
                     && let Some(path) = event.path.to_str()
                 {
@@ -277,6 +287,9 @@ impl Service {
             begun: Clocks::now(),
             began: SystemTime::now(),
         };
+        // Before the first requests: the drive is the launch's.
+        self.parts.warm_up(WarmUpEvent::Stopped);
+        self.had_launches = true;
         self.launches.begin(launch, start, &mut self.parts);
         // Behind the first requests: it starts a thread.
         if !policy.is_recorded {
@@ -353,6 +366,8 @@ impl Service {
                 self.parts.threads.ended(LaunchTask::Prefetch, launch);
                 self.happened(launch, StateEvent::PrefetchEnded);
             }
+            Message::Likely(found) => self.parts.likely_found(found),
+            Message::ReadBefore(number) => self.parts.read_before_ended(number),
             Message::Profiles { found, new, known } => {
                 self.parts.profiles_loaded_again(found, new, &known);
             }
@@ -399,9 +414,24 @@ impl Service {
         if self.launches.is_empty() && self.parts.probes.until_due(now) == Some(Duration::ZERO) {
             self.parts.probe_drives();
         }
+        self.warm_up(now);
         if self.until_check(now).is_zero() {
             self.packages_at_rest = None;
             self.parts.refresh_profiles();
+        }
+    }
+
+    /// Goes on with reading ahead before launches, when none is under way.
+    fn warm_up(&mut self, now: Instant) {
+        if !self.launches.is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.had_launches) {
+            self.parts
+                .warm_up(WarmUpEvent::Occasion(WarmUpOccasion::Ended));
+        }
+        if self.parts.warm_up.until_due(now) == Some(Duration::ZERO) {
+            self.parts.warm_up(WarmUpEvent::Due);
         }
     }
 

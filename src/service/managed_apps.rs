@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use super::cached_profile::{CachedProfile, CachedProfiles};
-use super::clock::now_s;
+use super::clock::{booted_s, now_s};
+use super::history::{Kind, LaunchRecord};
 use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
 use super::marks::Marks;
@@ -191,6 +192,21 @@ impl ManagedApps {
             record.managed.next(now, &Observation::NewExecutable);
         }
         true
+    }
+
+    /// A launch of the app begins: how many bytes were read for it before that.
+    pub fn found_before(&mut self, key: &UserApp) -> u64 {
+        let record = self.registry.records.get_mut(key);
+        record.map_or(0, |record| record.read_before.launched(now_s(), booted_s()))
+    }
+
+    /// What an anticipated launch has saved, in microseconds: what cold launches without prefetching typically take, less
+    /// what this one took. `None` for others, and where that is not known.
+    pub fn saved_before(&self, key: &UserApp, launch: &LaunchRecord) -> Option<u64> {
+        let record = self.registry.records.get(key)?;
+        let without_us = record.managed.typical_times().without_us?;
+        let took_us = launch.duration_us?;
+        (launch.kind == Kind::Anticipated).then(|| without_us.saturating_sub(took_us))
     }
 
     /// Takes what happened to an app, and carries out what its policy decides.

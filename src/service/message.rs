@@ -9,6 +9,7 @@ use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::missed::{EndedLaunch, Missed};
 use super::registry::Record;
 use super::seeds::FoundSeeds;
+use super::warm_up::LikelyApps;
 use crate::kernel::CountingWaits;
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
@@ -43,6 +44,10 @@ pub enum Message {
     },
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
+    /// The likely apps, and what may be read of them.
+    Likely(LikelyApps),
+    /// The thread of this number that read an app before its launch has ended.
+    ReadBefore(u64),
     /// The profiles that are in the store now.
     Profiles {
         /// By app.

@@ -57,6 +57,7 @@ mod start;
 mod state_lock;
 mod told_gains;
 mod waits;
+mod warm_up;
 mod watchdog;
 mod watchlist;
 mod worker;

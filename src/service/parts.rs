@@ -3,6 +3,7 @@
 
 mod outside;
 mod shielding;
+mod warming;
 
 use std::io;
 use std::path::Path;
@@ -34,6 +35,7 @@ use super::seeds::{FoundSeeds, SeedPlaces};
 use super::shield::LaunchShield;
 use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
+use super::warm_up::WarmUp;
 use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
@@ -86,6 +88,8 @@ pub struct Parts {
     pub watchlist: Watchlist,
     /// Keeps other programs' writes out of the way of launches.
     pub shield: LaunchShield,
+    /// Reads likely apps ahead before they are launched.
+    pub warm_up: WarmUp,
     pub diagnostics: Diagnostics,
     pub bus: Option<Bus>,
     pub worker: Worker,
@@ -135,6 +139,7 @@ impl Parts {
         self.apps.most_bytes = config.automatic.max_profiles_mib << 20;
         self.probes.rest = config.launch.rest();
         self.configure_shield(config.writes);
+        self.configure_warm_up(config.warm_up);
         self.config = config;
         self.find_candidates();
         self.apps.load_again(self.watchlist.catalogue.rules());

@@ -81,6 +81,11 @@ impl Prefetchers {
         self.share.left(uid, now) >= bytes || self.share.is_untouched(uid, now)
     }
 
+    /// So many bytes were read ahead for this user before a launch.
+    pub fn charge(&mut self, uid: u32, bytes: u64) {
+        self.share.charge(uid, bytes, Instant::now());
+    }
+
     /// Makes the first requests of a profile at once, and has a thread make all others.
     ///
     /// # Errors

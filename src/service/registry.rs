@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::{App, Identity, UserApp};
-use crate::policy::{Managed, Phase};
+use crate::policy::{Managed, Phase, ReadBefore};
 use crate::profile::Store;
 use crate::service::marks::Marks;
 
@@ -71,6 +71,9 @@ pub struct Record {
     pub app: Option<App>,
     /// Its phase, and what the policy remembers of its launches.
     pub managed: Managed,
+    /// What was read before its launches.
+    #[serde(default)]
+    pub read_before: ReadBefore,
     /// Number of launches.
     pub launches: u64,
     /// Number of launches that were prefetched.
@@ -89,6 +92,7 @@ impl Record {
             marks,
             app: None,
             managed: Managed::default(),
+            read_before: ReadBefore::default(),
             launches: 0,
             prefetched: 0,
             last_s: Vec::new(),

@@ -32,6 +32,7 @@ use super::roots::Roots;
 use super::shield::LaunchShield;
 use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
+use super::warm_up::WarmUp;
 use super::watchlist::Watchlist;
 use super::worker::Worker;
 use crate::apps::Rules;
@@ -180,6 +181,8 @@ fn assemble(
     let rest = config.launch.rest();
     let (shield, cannot) = LaunchShield::start(places, config.writes, &outbox);
     warnings.0.extend(cannot);
+    let (warm_up, cannot) = WarmUp::new();
+    warnings.0.extend(cannot);
     let mut abilities = abilities(&kernel, fault_around.is_some());
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {
@@ -206,6 +209,7 @@ fn assemble(
         ),
         watchlist,
         shield,
+        warm_up,
         bus: None,
         worker,
         outbox,

@@ -33,13 +33,22 @@ impl Default for People {
 impl People {
     /// Whether a person is logged in. Users whose services linger behind them are not.
     pub(super) fn is_one_logged_in(&self) -> bool {
+        self.users_logged_in().next().is_some()
+    }
+
+    /// The people who are logged in.
+    pub fn logged_in(&self) -> Vec<u32> {
+        self.users_logged_in().collect()
+    }
+
+    fn users_logged_in(&self) -> impl Iterator<Item = u32> {
         let users = fs::read_dir(&self.users).into_iter().flatten().flatten();
-        users
-            .filter(|user| {
-                let uid = user.file_name().to_str().and_then(|uid| uid.parse().ok());
-                uid.is_some_and(is_person)
-            })
-            .any(|user| fs::read_to_string(user.path()).is_ok_and(|text| is_logged_in(&text)))
+        users.filter_map(|user| {
+            let uid = user.file_name().to_str()?.parse().ok();
+            let uid = uid.filter(|&uid| is_person(uid))?;
+            let text = fs::read_to_string(user.path()).ok()?;
+            is_logged_in(&text).then_some(uid)
+        })
     }
 
     /// The users whose sessions wait for drives; `None` is the whole system, if its sessions are not told apart.
@@ -125,6 +134,7 @@ mod tests {
             let file = people.users.join(user);
             write(&file, "NAME=berta\nSTATE=online\n");
             assert!(people.is_one_logged_in(), "{user}");
+            assert_eq!(people.logged_in(), [user.parse::<u32>().unwrap()]);
             fs::remove_file(file).unwrap();
         }
     }

@@ -116,7 +116,7 @@ fn prepare() {
 /// may gain nothing.
 fn log_all() {
     let text = "log.level = \"debug\"\nprefetch.max_learned_launches = 1\nprefetch.probe = false\n\
-                prefetch.withhold = false\n";
+                prefetch.withhold = false\nwarm_up.enabled = false\n";
     fs::create_dir_all(DROP_INS).unwrap();
     fs::write(format!("{DROP_INS}/10-log.toml"), text).unwrap();
 }

@@ -26,6 +26,7 @@ mod storms;
 mod travel;
 mod users;
 mod versions;
+mod warm_up;
 mod writes;
 
 use std::path::Path;

@@ -16,9 +16,9 @@ use tempfile::TempDir;
 
 /// Manages enabled apps only and prefetches each of their launches: a withheld launch would look like a
 /// failed prefetch. Drives are not measured between launches, which would be by chance: the service knows before the first
-/// launch what the drive can do. The debug log says when a launch can be learned.
-const CONFIGURATION: &str =
-    "mode = \"manual\"\nlog.level = \"debug\"\n[prefetch]\nwithhold = false\nprobe = false\n";
+/// launch what the drive can do. Nothing is read before launches. The debug log says when a launch can be learned.
+const CONFIGURATION: &str = "mode = \"manual\"\nlog.level = \"debug\"\n[prefetch]\nwithhold = false\nprobe = false\n\
+     [warm_up]\nenabled = false\n";
 
 /// The argument of `lab service`, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
@@ -136,5 +136,6 @@ mod tests {
         let state = State::new().unwrap();
         let config = Config::load(&state.0.path().join("etc")).unwrap();
         assert!(!config.prefetch.withhold && !config.prefetch.probe && config.prefetch.dynamic);
+        assert!(!config.warm_up.enabled);
     }
 }

@@ -97,6 +97,7 @@ fn class(launch: &LaunchRecord) -> &'static str {
         Kind::Learned if launch.done() != "learned" => "both",
         Kind::Learned => "learned",
         Kind::Prefetched => "prefetched",
+        Kind::Anticipated => "anticipated",
         Kind::Withheld | Kind::Watched => "neither",
     }
 }
@@ -115,6 +116,7 @@ pub fn letter(warmth: Option<Warmth>) -> &'static str {
 pub fn legend() -> Markup {
     let bars = [
         ("prefetched", "prefetched"),
+        ("anticipated", "anticipated: read ahead before it began"),
         ("learned", "learned, which slows a launch"),
         ("both", "learned + prefetched"),
         (

@@ -220,6 +220,7 @@ fn groups(launches: &[LaunchRecord]) -> Vec<LaunchGroup> {
     let labels = [
         "cold",
         "prefetched",
+        "anticipated",
         "learned",
         "learned + prefetched",
         "withheld",

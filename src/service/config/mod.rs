@@ -6,6 +6,7 @@
 //! its range is an error that names file and line, even where a later file would replace it.
 
 mod values;
+mod warm_up;
 mod writes;
 
 use std::fs::{self, Permissions};
@@ -25,6 +26,7 @@ pub use values::{
     AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, LogLevel, Mode, PrefetchConfig,
     TuningConfig, WatchConfig,
 };
+pub use warm_up::WarmUpConfig;
 pub use writes::WritesConfig;
 
 /// Longest file that is read, in bytes. A file with every value and its explanation takes a twentieth of this.
@@ -68,6 +70,8 @@ pub struct Config {
     pub watch: WatchConfig,
     /// How launches are prefetched.
     pub prefetch: PrefetchConfig,
+    /// What is read ahead before launches.
+    pub warm_up: WarmUpConfig,
     /// How schedules are tuned.
     pub tuning: TuningConfig,
     /// What may be done so that launches do not wait for other programs' writes.

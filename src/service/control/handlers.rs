@@ -9,6 +9,7 @@ use super::{
     Status,
 };
 use crate::model::UserApp;
+use crate::policy::likely::Worth;
 use crate::policy::{Phase, PhaseRequest};
 use crate::profile::{decode, encode};
 use crate::service::config::{Mode, set_mode};
@@ -47,8 +48,13 @@ impl Control for Service {
         self.with_history(reply, move |history| {
             let launches = history.map(|history| history.prefetched_cold(user));
             let launches = launches.transpose().map_err(ControlError::failed)?;
+            let anticipated = history.map(|history| history.anticipated(user));
+            let anticipated = anticipated.transpose().map_err(ControlError::failed)?;
+            let (anticipated, anticipated_saved_us) = anticipated.unwrap_or_default();
             Ok(Status {
                 saved_us: saved_in(&launches.unwrap_or_default(), &gains),
+                anticipated,
+                anticipated_saved_us,
                 ..status
             })
         });
@@ -176,10 +182,15 @@ impl Service {
     fn status_of(&self, user: Option<u32>) -> Status {
         let is_theirs = |uid: u32| user.is_none_or(|user| user == uid);
         let (mut managed, mut learning, mut disabled) = (0, 0, 0);
+        let mut read_before = Worth::default();
         let records = self.parts.apps.registry.records.values();
         for record in records.filter(|record| is_theirs(record.key.uid)) {
             let phase = record.managed.phase();
             managed += 1;
+            read_before = record
+                .read_before
+                .worth()
+                .with(read_before.used_bytes, read_before.wasted_bytes);
             learning += u64::from(matches!(phase, Phase::Learning { .. }));
             disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
         }
@@ -213,13 +224,15 @@ impl Service {
                 .filter(|(uid, _)| is_theirs(**uid))
                 .map(|(_, seen)| seen)
                 .sum(),
-            saved_us: 0,
+            read_before_used_bytes: read_before.used_bytes,
+            read_before_unused_bytes: read_before.wasted_bytes,
             lost_events: self.parts.kernel.lost(),
             excess_execs: self.parts.kernel.excess_execs().0,
             since_s: diagnostics.since_s,
             shield: ShieldSummary::new(self.parts.shield.status(), user),
             abilities: diagnostics.abilities.clone(),
             warnings,
+            ..Status::default()
         }
     }
 

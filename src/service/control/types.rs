@@ -114,6 +114,18 @@ pub struct Status {
     /// typically saves. Below 0 where it costs time; 0 also where that is not known.
     #[serde(with = "member")]
     pub saved_us: i64,
+    /// Launches in the history whose data were read before they began.
+    #[serde(with = "member")]
+    pub anticipated: u64,
+    /// What these have saved, in microseconds, as far as it is known.
+    #[serde(with = "member")]
+    pub anticipated_saved_us: u64,
+    /// Bytes that were read before launches, and that launches found; of the last weeks, older ones counting less.
+    #[serde(with = "member")]
+    pub read_before_used_bytes: u64,
+    /// The same of bytes that no launch found within a day, or before the system was started again.
+    #[serde(with = "member")]
+    pub read_before_unused_bytes: u64,
     /// Of the whole system: events of the kernel and launches that were lost since then because a buffer was full.
     #[serde(with = "member")]
     pub lost_events: u64,

@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 use super::{FileReads, HistoryError};
 
 /// Version of the layout. A database of another version, earlier or later, is moved aside as if it were damaged.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 
 /// The table and its indices, in the order of their names.
 const LAYOUT: [&str; 4] = [
@@ -22,7 +22,7 @@ const LAYOUT: [&str; 4] = [
     time_s INTEGER NOT NULL CHECK (time_s >= 0),
     uid INTEGER NOT NULL CHECK (uid BETWEEN 0 AND 4294967295),
     app TEXT NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'withheld', 'watched')),
+    kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'anticipated', 'withheld', 'watched')),
     warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
     duration_us INTEGER CHECK (duration_us >= 0),
     waiting_us INTEGER NOT NULL CHECK (waiting_us >= 0),
@@ -31,6 +31,7 @@ const LAYOUT: [&str; 4] = [
     switches INTEGER CHECK (switches >= 0),
     entries INTEGER CHECK (entries >= 0),
     until_first_us INTEGER CHECK (until_first_us >= 0),
+    saved_us INTEGER CHECK (saved_us >= 0),
     background_writes INTEGER NOT NULL CHECK (background_writes IN (0, 1)),
     own_reads TEXT,
     note TEXT

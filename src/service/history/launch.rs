@@ -18,6 +18,8 @@ pub enum Kind {
     Learned,
     /// It was prefetched.
     Prefetched,
+    /// What it needed was read before it began.
+    Anticipated,
     /// It could have been prefetched, and was not, for comparison.
     Withheld,
     /// It was only observed.
@@ -127,6 +129,10 @@ pub struct LaunchRecord {
     /// From execve to the first prefetch request, in microseconds; missing if there was none.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub until_first_us: Option<u64>,
+    /// What an anticipated launch has saved, in microseconds: what cold launches of its app without prefetching typically
+    /// take, less what it took; missing for others, and where that is not known.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub saved_us: Option<u64>,
     /// Whether its drive, which other programs wrote to, was shielded meanwhile; false without a shield.
     #[serde(with = "member")]
     pub background_writes: bool,
@@ -149,6 +155,7 @@ impl LaunchRecord {
             Kind::Learned if is_prefetched => "learned + prefetched",
             Kind::Learned => "learned",
             Kind::Prefetched => "prefetched",
+            Kind::Anticipated => "anticipated",
             // Neither: what a cold launch takes without us.
             Kind::Withheld | Kind::Watched if self.warmth == Some(Warmth::Cold) => "cold",
             Kind::Withheld => "withheld",
@@ -178,6 +185,12 @@ mod tests {
             (Kind::Learned, cold, Some(0), "learned"),
             (Kind::Learned, cold, Some(9), "learned + prefetched"),
             (Kind::Prefetched, cold, Some(9), "prefetched"),
+            (
+                Kind::Anticipated,
+                Some(Warmth::Warm),
+                Some(9),
+                "anticipated",
+            ),
             (Kind::Withheld, cold, None, "cold"),
             (Kind::Watched, cold, None, "cold"),
             (Kind::Withheld, Some(Warmth::Warm), None, "withheld"),

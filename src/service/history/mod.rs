@@ -1,7 +1,7 @@
 //! What became of launches: an embedded database, `history.sqlite` in the state directory.
 //!
-//! It tells users what prefetching does for them. The service decides nothing by it, so that its loss
-//! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun.
+//! It tells users what prefetching does for them, and which apps a user is likely to launch, to read them before. Nothing
+//! else is decided by it, so that its loss costs little. A file that is damaged or foreign is moved aside, and a new one is begun.
 //!
 //! It is bounded in launches of each user and in days ([`HistoryConfig`]), and in its size. Adding a launch removes
 //! those that exceed the bounds. The file is root's alone: users see their own launches over the bus.
@@ -168,6 +168,15 @@ impl History {
                 ORDER BY id DESC LIMIT ?3",
             params![uid, app, signed(limit as u64)],
             read,
+        )
+    }
+
+    /// The apps of a user's last launches, at most `limit`, each with when it began, in seconds since the epoch.
+    pub fn launch_times(&self, uid: u32, limit: usize) -> Result<Vec<(String, u64)>, HistoryError> {
+        self.select(
+            "SELECT app, time_s FROM launches WHERE uid = ?1 ORDER BY id DESC LIMIT ?2",
+            params![uid, signed(limit as u64)],
+            |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())),
         )
     }
 

@@ -62,6 +62,19 @@ impl History {
         Ok(counts.first().map_or(0, |count| count.unsigned_abs()))
     }
 
+    /// How many launches were anticipated, of one user or of all, and what that has saved as far as it is known, in
+    /// microseconds.
+    pub fn anticipated(&self, uid: Option<u32>) -> Result<(u64, u64), HistoryError> {
+        let sums: Vec<(i64, i64)> = self.select(
+            "SELECT count(*), coalesce(sum(saved_us), 0) FROM launches
+                WHERE (?1 IS NULL OR uid = ?1) AND kind = 'anticipated'",
+            params![uid],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let sum = sums.first().copied().unwrap_or_default();
+        Ok((sum.0.unsigned_abs(), sum.1.unsigned_abs()))
+    }
+
     /// How many cold launches of each app were prefetched, of one user or of all.
     pub fn prefetched_cold(&self, uid: Option<u32>) -> Result<Vec<(UserApp, u64)>, HistoryError> {
         self.select(

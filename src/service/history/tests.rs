@@ -30,6 +30,7 @@ fn launch(app: &str, time_s: u64) -> LaunchRecord {
         switches: Some(30),
         entries: Some(2500),
         until_first_us: Some(150),
+        saved_us: Some(700_000),
         background_writes: true,
         own_reads: Some(vec![reads_of("/usr/lib/libgimp.so"), FileReads::default()]),
         note: Some("raised the shift to 80 KiB".to_owned()),
@@ -500,6 +501,44 @@ fn launches_beside_writes_are_counted() {
         .add(&[quiet, launch("/a", NOW_S), of_another, launch("/a", NOW_S)])
         .expect("added");
     assert_eq!(beside(&history).unwrap(), 2);
+}
+
+#[test]
+fn anticipated_launches_are_counted_with_what_they_saved_as_far_as_it_is_known() {
+    let (_dir, path) = place();
+    let mut history = open(&path, LIMITS);
+    assert_eq!(history.anticipated(None).unwrap(), (0, 0));
+    let of = |uid, kind, saved_us| LaunchRecord {
+        uid,
+        kind,
+        saved_us,
+        ..launch("/a", NOW_S)
+    };
+    let launches = [
+        of(USER, Kind::Anticipated, Some(300)),
+        of(USER, Kind::Anticipated, None),
+        of(USER + 1, Kind::Anticipated, Some(5)),
+        of(USER, Kind::Prefetched, None),
+    ];
+    history.add(&launches).expect("added");
+    assert_eq!(history.anticipated(Some(USER)).unwrap(), (2, 300));
+    assert_eq!(history.anticipated(None).unwrap(), (3, 305));
+}
+
+#[test]
+fn a_users_launches_are_listed_by_app_and_time() {
+    let (_dir, path) = place();
+    let mut history = open(&path, LIMITS);
+    let others = LaunchRecord {
+        uid: USER + 1,
+        ..launch("/c", NOW_S)
+    };
+    let launches = [launch("/a", NOW_S), others, launch("/b", NOW_S + 5)];
+    history.add(&launches).expect("added");
+    let times = |limit| history.launch_times(USER, limit).unwrap();
+    let (newer, older) = (("/b".to_owned(), NOW_S + 5), ("/a".to_owned(), NOW_S));
+    assert_eq!(times(9), [newer.clone(), older]);
+    assert_eq!(times(1), [newer]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, TaskState};
 use crate::service::history::LaunchRecord;
 
-const SCHEDULE_BYTES: u64 = 1 << 20;
+pub const SCHEDULE_BYTES: u64 = 1 << 20;
 
 /// Whose apps they are, unless a test says otherwise.
 pub const USER: u32 = 1000;
@@ -35,6 +35,8 @@ pub struct FakeSystem {
     pub no_recorder: bool,
     pub no_thread: bool,
     pub no_waits: bool,
+    /// Bytes that were read before each launch.
+    pub read_before: u64,
     /// Apps with a profile.
     pub profiles: BTreeSet<UserApp>,
     /// All actions.
@@ -92,6 +94,7 @@ impl Outside for FakeSystem {
                 assert!(self.recordings.insert(number), "it is recorded already");
             }
             StateAction::WatchCompletion => assert!(self.profiles.contains(app)),
+            StateAction::CountLaunch => launch.figures.read_before = self.read_before,
             StateAction::CountWaits => self.waits_counted = !self.no_waits,
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetches.remove(&number).expect("a prefetch"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::fakes::{Scene, USER};
+use super::fakes::{SCHEDULE_BYTES, Scene, USER};
 use super::table::MOST_OF_A_USER;
 use super::{StateAction, StateEvent, TICK};
 use crate::model::{EntryCount, PrefetchReport, Skipped, UserApp};
@@ -318,6 +318,29 @@ fn a_launch_that_could_not_be_prefetched_says_why() {
         }
         scene.pass(4 * SECOND);
         assert_eq!(scene.only_row().note.as_deref(), Some(note));
+    }
+}
+
+#[test]
+fn a_launch_whose_data_were_read_before_is_anticipated_and_judges_nothing() {
+    let half = SCHEDULE_BYTES / 2;
+    for (plan, read_before, requests, kind, is_judged) in [
+        (Plan::Prefetch, half, 1, Kind::Anticipated, false),
+        (Plan::Withhold, half, 1, Kind::Anticipated, false),
+        // Some of it was given up, or not read in time.
+        (Plan::Prefetch, half, 100, Kind::Prefetched, false),
+        (Plan::Prefetch, 0, 1, Kind::Prefetched, true),
+    ] {
+        let mut scene = Scene::with_profiles(&[APP]);
+        scene.system.read_before = read_before;
+        scene.execute(1, APP, plan);
+        scene.read(1, requests);
+        if plan == Plan::Prefetch {
+            scene.end_prefetch(1, report());
+        }
+        scene.pass(4 * SECOND);
+        assert_eq!(scene.only_row().kind, kind, "{plan:?}, {requests}");
+        assert_eq!(!scene.system.judged.is_empty(), is_judged, "{plan:?}");
     }
 }
 

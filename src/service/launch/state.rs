@@ -261,7 +261,9 @@ impl LaunchState {
         };
         match kind {
             Kind::Learned => {}
-            Kind::Prefetched | Kind::Withheld => actions.push(StateAction::Judge),
+            Kind::Prefetched | Kind::Anticipated | Kind::Withheld => {
+                actions.push(StateAction::Judge)
+            }
             Kind::Watched => actions.push(StateAction::RefreshWatch),
         }
         actions.extend((policy.plan == Plan::Leave).then_some(StateAction::Weigh));

@@ -346,7 +346,7 @@ impl FollowedLaunch {
 
     /// Whether the launch can be compared with others of its app: there is a profile to hold its figures
     /// against, its waits were counted, and its prefetch, if it had one, has ended by itself.
-    pub fn is_comparable(&self) -> bool {
+    fn is_comparable(&self) -> bool {
         let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
         self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
     }
@@ -354,6 +354,10 @@ impl FollowedLaunch {
     /// Whether the app's policy judges the launch: it can be compared with others, or another program has delayed its opens,
     /// which needs no comparison.
     pub fn is_judged(&self) -> bool {
+        if self.figures.read_before > 0 {
+            // It shows neither what prefetching gains nor what the profile lacks.
+            return false;
+        }
         let report = self.figures.report.as_ref();
         self.is_comparable() || report.is_some_and(|report| report.slow_opens.is_some())
     }
@@ -367,7 +371,10 @@ impl FollowedLaunch {
             time_s: epoch_s(self.start.began),
             uid: self.start.key.uid,
             app: self.start.key.id.clone(),
-            kind,
+            kind: match kind {
+                Kind::Prefetched | Kind::Withheld if figures.is_anticipated() => Kind::Anticipated,
+                kind => kind,
+            },
             warmth: self.is_comparable().then(|| figures.warmth()),
             duration_us: figures.took_us(),
             waiting_us: figures.waiting_us(),
@@ -377,6 +384,8 @@ impl FollowedLaunch {
             entries: report.as_ref().map(|report| report.scheduled),
             until_first_us: until_first_ns.map(|ns| ns / 1000),
             background_writes: self.was_shielded,
+            // Of an anticipated one: its app's other launches tell.
+            saved_us: None,
             // Known once its reads were compared with its profile.
             own_reads: None,
             note: self.note.clone(),

@@ -85,6 +85,7 @@ impl Outside for Parts {
             StateAction::CountLaunch => {
                 self.recorders.executed(number, &launch.start.app);
                 self.count_launch(&launch.start);
+                launch.figures.read_before = self.apps.found_before(&launch.start.key);
             }
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 let read = self.kernel.counts(number);
@@ -111,7 +112,8 @@ impl Outside for Parts {
             StateAction::RefreshWatch => self.refresh_watch(),
             StateAction::Weigh => self.weigh(&launch.start.key, &launch.figures.counts),
             StateAction::WriteDown(kind) => {
-                let row = launch.row(kind);
+                let mut row = launch.row(kind);
+                row.saved_us = self.apps.saved_before(&launch.start.key, &row);
                 self.write_down(launch, row);
             }
         }
@@ -204,7 +206,8 @@ impl Parts {
         figures.cold_requests = profile.cold_requests;
         // A recorder sees more. What a warm launch reads tells little of a cold one.
         let is_learned = launch.start.policy.plan == Plan::Learn;
-        if is_learned || figures.report.is_none() || figures.warmth() == Warmth::Warm {
+        let tells_nothing = figures.warmth() == Warmth::Warm || figures.read_before > 0;
+        if is_learned || figures.report.is_none() || tells_nothing {
             return;
         }
         match self.kernel.own_reads(launch.number) {

@@ -39,6 +39,7 @@ prop_compose! {
             cold_requests,
             missed,
             report: prefetched.then_some(report),
+            read_before: 0,
             switches,
         }
     }

@@ -1,0 +1,187 @@
+//! Likely apps are read before they are launched, while nothing happens, for users who are logged in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use paralfetch::drive::drop_caches;
+
+use crate::running::{Image, Launched, Running, number};
+use crate::set_up;
+use common::slowed::Slowed;
+use common::{succeed, until};
+
+/// Whose app it is.
+const USER: u32 = 54_321;
+
+/// What the service says of each app that it has read, and of the choice of apps.
+const READ: &str = "read before its launch";
+const CHOSEN: &str = "apps to be read before their launches";
+
+/// A user who is logged in, as far as logind's files tell; he is not any more when this is dropped.
+struct LoggedIn(PathBuf);
+
+impl LoggedIn {
+    fn new(uid: u32) -> LoggedIn {
+        let users = Path::new("/run/systemd/users");
+        fs::create_dir_all(users).unwrap();
+        let user = users.join(uid.to_string());
+        // As logind does it: nobody finds half a file.
+        let new = users.join(format!(".#{uid}"));
+        fs::write(&new, "STATE=active\n").unwrap();
+        fs::rename(&new, &user).unwrap();
+        LoggedIn(user)
+    }
+}
+
+impl Drop for LoggedIn {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            eprintln!("{}: {error}", self.0.display());
+        }
+    }
+}
+
+/// What launches the app as the user.
+fn launcher(image: &Image) -> Command {
+    let root = image.root.path().display();
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            &format!("exec chroot --userspec={USER}:{USER} {root} /app >/dev/null"),
+        ])
+        .stdin(Stdio::null());
+    command
+}
+
+fn launch(image: &Image, service: &mut Running) -> String {
+    succeed(&mut launcher(image));
+    service.launch_of(&image.id("app"))
+}
+
+/// Configures the service, has the user's app learned and prefetched, and ends the service. The caches are empty then.
+fn prepare(image: &Image, config: &str) {
+    image.configure(&format!("warm_up.quiet_s = 1\n{config}"));
+    image.enable("app");
+    let mut service = image.start();
+    service.ready_to_learn();
+    until("it is learned", || {
+        drop_caches().unwrap();
+        let line = launch(image, &mut service);
+        line.contains("kind=Learned") && !line.contains("its first moments")
+    });
+    image.until_stored("app");
+    drop_caches().unwrap();
+    let line = launch(image, &mut service);
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    service.stop();
+    drop_caches().unwrap();
+}
+
+#[test]
+fn an_app_of_a_user_who_is_logged_in_is_read_before_its_launch_which_is_anticipated() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    prepare(&image, "");
+    let _user = LoggedIn::new(USER);
+    let mut service = image.start();
+    let read = service.line(&[READ, &image.id("app")]);
+    assert!(number(&read, "bytes") > 7 << 20, "{read}");
+    let line = launch(&image, &mut service);
+    assert!(line.contains("kind=Anticipated"), "{line}");
+    assert!(number(&line, "read_bytes") < 1 << 20, "{line}");
+    // The next one was not read before.
+    let line = launch_cold(&image, &mut service);
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    service.stop();
+    let stats = image.paralfetch(&["stats", "--json", &image.id("app")]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    let kinds = stats["launches"].as_array().unwrap().iter();
+    let anticipated = kinds.filter(|launch| launch["kind"] == "anticipated");
+    assert_eq!(anticipated.count(), 1, "{stats}");
+}
+
+/// A launch from empty caches before anything is read for the next one: the end of a launch soon after a round is no
+/// occasion.
+fn launch_cold(image: &Image, service: &mut Running) -> String {
+    drop_caches().unwrap();
+    launch(image, service)
+}
+
+#[test]
+fn a_login_has_the_users_apps_read_and_nobody_elses() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    prepare(&image, "");
+    // Somebody without apps.
+    let _other = LoggedIn::new(USER + 1);
+    let mut service = image.start();
+    let chosen = service.line(&[CHOSEN]);
+    assert_eq!(number(&chosen, "chosen"), 0, "{chosen}");
+    let _user = LoggedIn::new(USER);
+    let chosen = service.line(&[CHOSEN]);
+    assert_eq!(number(&chosen, "chosen"), 1, "{chosen}");
+    let read = service.line(&[READ]);
+    assert_eq!(number(&read, "uid"), u64::from(USER), "{read}");
+    assert_eq!(service.heard(&[READ]).len(), 1);
+    service.stop();
+}
+
+#[test]
+fn a_launch_ends_the_reading_and_is_prefetched() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    prepare(&image, "");
+    let Some(slowed) = Slowed::by_drive(image.root.image.device()) else {
+        return;
+    };
+    let _user = LoggedIn::new(USER);
+    // Its own first reads of the image would take as long.
+    let mut service = image.start();
+    slowed.take(service.pid());
+    service.line(&[CHOSEN]);
+    until("it reads", || reads_before(&service));
+    // The app itself is not slowed down.
+    let app = Launched(launcher(&image).spawn().unwrap());
+    let read = service.line(&[READ]);
+    assert!(read.contains("a launch began"), "{read}");
+    assert!(number(&read, "bytes") < 7 << 20, "{read}");
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    app.succeed();
+    service.stop();
+}
+
+/// Whether the service reads something before a launch just now.
+fn reads_before(service: &Running) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{}/task", service.pid())).unwrap();
+    let names = tasks.map(|task| {
+        // One that has ended meanwhile has none.
+        fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+    });
+    names
+        .into_iter()
+        .any(|name| name.trim_end() == "pf-warm-up")
+}
+
+#[test]
+fn switched_off_nothing_is_read_before_launches() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    prepare(&image, "warm_up.enabled = false\n");
+    let _user = LoggedIn::new(USER);
+    let mut service = image.start();
+    service.line(&["nothing is read before launches", "warm_up.enabled"]);
+    let said = service.listen(Duration::from_secs(3));
+    let looked = |line: &&String| line.contains(CHOSEN) || line.contains(READ);
+    assert_eq!(said.iter().find(looked), None);
+    let line = launch(&image, &mut service);
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    service.stop();
+}
