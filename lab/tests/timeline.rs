@@ -219,6 +219,7 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
         entries: schedule(&sequence.log, &params),
         fault_around: Vec::new(),
         unused: Vec::new(),
+        operations: Vec::new(),
         learned_at: Vec::new(),
         helpers: Vec::new(),
         completion: None,

@@ -59,6 +59,7 @@ fn learned_set(parts: &[(u64, u64)]) -> LearnedSet {
         entries: Vec::new(),
         fault_around: Vec::new(),
         unused: Vec::new(),
+        operations: Vec::new(),
         learned_at: Vec::new(),
         helpers: Vec::new(),
         completion: None,
