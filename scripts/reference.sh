@@ -18,7 +18,7 @@ service/control/shield.rs    ShieldSummary ShieldingState
 service/history/launch.rs    LaunchRecord Kind FileReads ReadKind
 policy/launch_figures.rs     Warmth
 cli/watch.rs                 json_line
-cli/show.rs                  list_json json span_json entry_json drive_json
+cli/show.rs                  list_json json span_json entry_json operation_json drive_json
 model/profile.rs             Learned Ended Revision
 model/params.rs              Params ReadOrder Infill DriveClass
 model/hooks.rs               Hooks HookKind
@@ -44,6 +44,7 @@ heading() {
         cli/show.rs:json) echo 'show' ;;
         cli/show.rs:span_json) echo 'span: pages of a file, or of metadata' ;;
         cli/show.rs:entry_json) echo 'entry: a span, and' ;;
+        cli/show.rs:operation_json) echo 'operation' ;;
         cli/show.rs:drive_json) echo 'drive' ;;
         cli/probe.rs:probed_json) echo 'probe: a drive, and' ;;
         cli/learn.rs:json) echo 'learn' ;;

@@ -320,6 +320,9 @@ fn print_report(report: &PrefetchReport, exit: &Exit) {
             }
         ));
     }
+    if report.operations > 0 {
+        say(&format!("looked {} paths up ahead", report.operations));
+    }
     let skipped = report.skipped.iter();
     let skipped: Vec<String> = skipped
         .map(|(reason, count)| format!("{} ({reason})", count.entries))

@@ -6,7 +6,8 @@ use crate::cli::coverage;
 use crate::cli::format::{date, mib, text_of};
 use crate::drive::KnownDrive;
 use crate::model::{
-    App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, ReadOrder, Span,
+    App, File, Infill, Operation, OperationKind, PAGE_SIZE, Params, Place, PrefetchEntry, Profile,
+    ReadOrder, Span,
 };
 use crate::schedule::formula;
 
@@ -133,6 +134,12 @@ fn totals(profile: &Profile) -> Vec<String> {
         kind("data", totals.data),
         kind("metadata", totals.metadata),
     ];
+    if !profile.operations.is_empty() {
+        lines.push(format!(
+            "{} paths are looked up ahead",
+            profile.operations.len()
+        ));
+    }
     if !profile.fault_around.is_empty() {
         let pages: u64 = profile.fault_around.iter().map(|span| span.len).sum();
         lines.push(format!(
@@ -206,6 +213,8 @@ pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
         "files": profile.files.iter().map(file_json).collect::<Vec<_>>(),
         // The schedule in its order: entries.
         "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
+        // What is asked of file systems ahead of the launch, in its order, where their metadata are no blocks.
+        "operations": profile.operations.iter().map(|operation| operation_json(profile, operation)).collect::<Vec<_>>(),
         // The page whose read ended the learned launch, a span, or null.
         "completion": profile.completion.map(|span| span_json(profile, &span)),
         // Pages that faults on other pages mapped, and that need not have been touched: spans.
@@ -378,6 +387,22 @@ fn entry_json(profile: &Profile, entry: &PrefetchEntry) -> Value {
     // When a page of it was first used, in microseconds after execve.
     value["time_us"] = json!(entry.time_us);
     value
+}
+
+fn operation_json(profile: &Profile, operation: &Operation) -> Value {
+    json!({
+        // `look-up` or `list`, of a directory.
+        "kind": match operation.kind {
+            OperationKind::LookUp => "look-up",
+            OperationKind::List => "list",
+        },
+        // Device, packed as in `devices`.
+        "dev": kernel_dev(profile.devices[usize::from(operation.device)].dev),
+        // Path from the file system's own root. It need not exist.
+        "path": text_of(&operation.path),
+        // When it was first used, in microseconds after execve.
+        "time_us": operation.time_us,
+    })
 }
 
 fn span_json(profile: &Profile, span: &Span) -> Value {

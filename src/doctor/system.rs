@@ -156,7 +156,7 @@ fn judge_nodes(
         let cost = "the service reads them as root: sudo paralfetch doctor";
         return AbilityCheck::unknown(NAME, "root alone may read them", cost);
     }
-    let cost = "metadata of this device is not prefetched: each launch reads it itself";
+    let cost = "its metadata is prefetched by looking paths up, which gains less";
     AbilityCheck::useful(NAME, Err(lacking.join("; ")), cost)
 }
 

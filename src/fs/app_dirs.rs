@@ -162,7 +162,7 @@ mod tests {
         let snap = "4 1 4095:4 / /snap rw - xfs /dev/d rw\n";
         let (several, _) = judged(&format!("{f2fs}{home}{snap}"));
         let expected =
-            "ext4 on 4095:3 (/home); XFS (pages; metadata are not read ahead) on 4095:4 (/snap)";
+            "ext4 on 4095:3 (/home); XFS (pages, and metadata by look-ups) on 4095:4 (/snap)";
         assert_eq!(several.as_deref(), Some(expected));
         let expected = "/snap, /usr: f2fs is not supported yet";
         assert_eq!(left_out.as_deref(), Some(expected));

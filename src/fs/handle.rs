@@ -215,9 +215,7 @@ pub fn open_known_file(mount: &OpenMount, file: &File) -> io::Result<CachedFile>
 
 /// The file, if its path leads to it: through no symbolic link and no other mount. Nothing else is opened.
 fn open_by_path(mount: &OpenMount, path: &[u8], file: &File) -> Option<CachedFile> {
-    let below = path.strip_prefix(mount.mount.root.as_slice())?;
-    let below = below.strip_prefix(b"/").unwrap_or(below);
-    let found = beneath(&mount.fd, below).ok()?;
+    let found = beneath(&mount.fd, below_root(mount, path)?).ok()?;
     let stat = fstat(&found).ok()?;
     if (stat.st_dev, stat.st_ino) != (mount.mount.dev, file.ino) {
         return None;
@@ -226,6 +224,18 @@ fn open_by_path(mount: &OpenMount, path: &[u8], file: &File) -> Option<CachedFil
     let is_it = !has_generations(mount)
         || inode_generation(&opened.fd).is_ok_and(|found| found == file.generation);
     is_it.then_some(opened)
+}
+
+/// The rest of a path from its file system's own root below the directory that a mount shows, which is `.` itself; `None` if
+/// it lies elsewhere.
+pub(crate) fn below_root<'a>(mount: &OpenMount, path: &'a [u8]) -> Option<&'a [u8]> {
+    let root = &mount.mount.root;
+    let below = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(root))?;
+    match below {
+        [] | b"/" => Some(b"."),
+        [b'/', below @ ..] => Some(below),
+        _ => None,
+    }
 }
 
 /// Generation of an open file's inode. With the inode number it identifies this very file.

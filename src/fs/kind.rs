@@ -32,14 +32,14 @@ impl FsKind {
     pub fn description(self) -> &'static str {
         match self {
             FsKind::Ext4 => "ext4",
-            FsKind::Xfs => "XFS (pages; metadata are not read ahead)",
-            FsKind::Btrfs => "btrfs (pages; metadata are not read ahead)",
+            FsKind::Xfs => "XFS (pages, and metadata by look-ups)",
+            FsKind::Btrfs => "btrfs (pages, and metadata by look-ups)",
             FsKind::Erofs => "EROFS (pages, and metadata that a launch was seen to read)",
         }
     }
 
     /// Whether its metadata are read through the cache of its block device, so that they are seen there, and prefetched.
-    /// The others' are left to the launch.
+    /// For the others, the launch's paths are looked up ahead ([`crate::model::Operation`]).
     pub fn has_metadata(self) -> bool {
         matches!(self, FsKind::Ext4 | FsKind::Erofs)
     }
@@ -47,6 +47,15 @@ impl FsKind {
     /// Whether metadata that were not seen are found by its layout.
     pub fn has_layout(self) -> bool {
         self == FsKind::Ext4
+    }
+
+    /// By how many threads pages are read ahead at most. Where readahead(2) itself waits for the drive, as btrfs does for
+    /// checksums, and both do for the extents of each file, one thread leaves the drive idle between its calls.
+    pub fn page_threads(self) -> usize {
+        match self {
+            FsKind::Ext4 => 1,
+            FsKind::Xfs | FsKind::Btrfs | FsKind::Erofs => 8,
+        }
     }
 
     /// Whether it is asked where its files lie on the device. btrfs would read extents of the whole device for that, which

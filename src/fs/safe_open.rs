@@ -12,6 +12,11 @@ use rustix::io::Errno;
 
 use super::node::O_LOOKUP;
 
+/// Through no symbolic link, no other file system, and not above.
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_XDEV)
+    .union(ResolveFlags::NO_SYMLINKS);
+
 /// Opens what a path below `directory` leads to, with O_PATH, unless it goes through a symbolic link or another
 /// file system.
 ///
@@ -21,13 +26,21 @@ pub(crate) fn beneath(
     directory: impl AsFd,
     relative: impl rustix::path::Arg,
 ) -> rustix::io::Result<OwnedFd> {
-    openat2(
-        directory,
-        relative,
-        O_LOOKUP,
-        Mode::empty(),
-        ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS,
-    )
+    openat2(directory, relative, O_LOOKUP, Mode::empty(), WITHIN)
+}
+
+/// Opens the directory that a path below `directory` leads to, to read its names, unless it goes through a symbolic link or
+/// another file system. Nothing else is opened. `flags` are further ones of open(2).
+///
+/// # Errors
+/// As [`beneath`], and `ENOTDIR`.
+pub(crate) fn directory_beneath(
+    directory: impl AsFd,
+    relative: impl rustix::path::Arg,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let always = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat2(directory, relative, always | flags, Mode::empty(), WITHIN)
 }
 
 /// Opens the very file that `found`, an O_PATH descriptor, refers to, for reading. `None` if it is no regular file,

@@ -108,6 +108,7 @@ impl WatchedLaunch {
             devices: sequence.devices,
             files: sequence.files,
             entries,
+            operations: sequence.operations,
             fault_around: sequence.fault_around,
             unused: sequence.unused,
             learned_at,

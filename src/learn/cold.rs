@@ -132,6 +132,7 @@ pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
         .map(|&LogEntry { span, time_us, .. }| PrefetchEntry { span, time_us });
     Profile {
         entries: entries.collect(),
+        operations: Vec::new(),
         ..profile.clone()
     }
 }

@@ -163,6 +163,7 @@ pub fn import(
         obsolete: 0,
         devices: sequence.devices,
         files: sequence.files,
+        operations: sequence.operations,
     };
     Ok((profile, fit))
 }

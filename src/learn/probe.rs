@@ -103,7 +103,7 @@ impl<'a> LiveProbe<'a> {
         let ext4 = kind.has_layout().then(|| Ext4::of_device(dev, self.mounts));
         let ext4 = match ext4.transpose() {
             Ok(ext4) => ext4,
-            Err(error) => self.warn(dev, "its metadata are left out", error),
+            Err(error) => self.warn(dev, "paths are looked up in place of its metadata", error),
         };
         let device = Device {
             dev,
@@ -202,6 +202,16 @@ impl<'a> LiveProbe<'a> {
         let block = self.known(key.dev, NOT_FOUND, ext4.inode_block(key.ino));
         let nodes = self.known(key.dev, NOT_FOUND, ext4.extent_nodes(key.ino));
         Dependencies::new(block, &nodes.unwrap_or_default(), ext4.block_size())
+    }
+
+    /// Whether metadata of the device are read as its blocks: its file system has them there, and it can be read.
+    pub fn reads_blocks(&mut self, dev: u64) -> bool {
+        self.device(dev).is_ok_and(|fs| fs.ext4.is_some())
+    }
+
+    /// A device whose file system is served.
+    pub fn served(&mut self, dev: u64) -> Option<Device> {
+        self.device(dev).ok().map(|fs| Device::clone(&fs.device))
     }
 
     /// Asks the file system on a device about its metadata. `None` if it cannot tell, which is warned about,

@@ -9,6 +9,7 @@ mod hooks;
 mod launch;
 mod median;
 mod missed_requests;
+mod operation;
 mod params;
 mod prefetch_report;
 mod profile;
@@ -23,6 +24,7 @@ pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};
 pub use median::{lower_median, median};
 pub use missed_requests::{MissKind, MissedRequests};
+pub use operation::{Operation, OperationKind};
 pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params, ReadOrder};
 pub use prefetch_report::{EntryCount, PrefetchReport, Skipped};
 pub use profile::{

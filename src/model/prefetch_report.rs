@@ -67,9 +67,13 @@ pub struct PrefetchReport {
     pub metadata: EntryCount,
     /// File data read ahead.
     pub data: EntryCount,
+    /// Operations carried out ([`crate::model::Operation`]), whatever they found.
+    pub operations: u64,
+    /// Threads that were given up in the middle of a step, because no answer came.
+    pub given_up: u64,
     /// Entries left out, by reason.
     pub skipped: BTreeMap<Skipped, EntryCount>,
-    /// The pages left out, in the order of the schedule.
+    /// The pages left out, in the order of the schedule, but for what several threads did at once.
     pub skipped_spans: Vec<(Span, Skipped)>,
     /// The numbers (`st_dev`) under which the profile's devices were found, in the order of its device
     /// table; `None` for those that were not.

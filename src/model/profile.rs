@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::App;
 use crate::model::DriveClass;
 use crate::model::Hooks;
-use crate::model::{InodeId, Params, PrefetchEntry, Span};
+use crate::model::{InodeId, Operation, Params, PrefetchEntry, Span};
 
 /// How the launch sequence was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,6 +148,9 @@ pub struct Profile {
     pub files: Vec<File>,
     /// The schedule, in prefetch order.
     pub entries: Vec<PrefetchEntry>,
+    /// What is asked of file systems ahead of the launch, in the order of its own questions: those of the launch that was
+    /// learned last.
+    pub operations: Vec<Operation>,
     /// Pages of the launch sequence that only faults on other pages mapped, so that the launches that were
     /// learned need not have touched them. The next one may tell.
     pub fault_around: Vec<Span>,

@@ -23,7 +23,7 @@ const MAX_MISSES: usize = 3;
 pub fn is_warm(
     profile: &Profile,
     devices: &[Result<OpenDevice, Skipped>],
-    files: &mut Files<'_>,
+    files: &Files<'_>,
 ) -> bool {
     let spans = profile.entries.iter().map(|entry| &entry.span);
     let (metadata, data): (Vec<&Span>, Vec<&Span>) =
@@ -55,7 +55,7 @@ fn spread<'a>(spans: &'a [&Span]) -> impl Iterator<Item = &'a Span> {
 fn is_cached(
     span: &Span,
     devices: &[Result<OpenDevice, Skipped>],
-    files: &mut Files<'_>,
+    files: &Files<'_>,
 ) -> Option<bool> {
     let (offset, len) = (span.start * PAGE_SIZE, span.bytes());
     let cached = match span.place {
@@ -65,7 +65,8 @@ fn is_cached(
         }
         Place::Data { file } => {
             let device = devices[files.device(file)].as_ref().ok()?;
-            let (fd, pages) = files.get(file, device).ok()?;
+            let file = files.get(file, device);
+            let (fd, pages) = file.opened().ok()?;
             if span.end() > pages {
                 return None;
             }

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::devices::OpenDevice;
@@ -10,18 +11,30 @@ use super::files::Files;
 use super::sys::{cached_pages, readahead, wait_for};
 use crate::model::{PAGE_SIZE, Place, PrefetchEntry, PrefetchReport, Profile, Skipped, Span};
 
-/// Reads a schedule ahead in its order.
+/// Reads a schedule ahead in its order, by one thread or several, of which each takes the next request.
 pub struct ScheduleReader<'a, R> {
+    /// The entries to read.
+    pub entries: &'a [PrefetchEntry],
     /// The profile's devices; or why what is on them is skipped.
     pub devices: &'a [Result<OpenDevice, Skipped>],
     /// The profile's files.
     pub files: Files<'a>,
     /// Makes the requests and counts them.
     pub requests: Requests<'a>,
+    /// How far all threads are together.
+    progress: Mutex<ReadProgress<R>>,
+}
+
+/// How far a schedule has been read.
+struct ReadProgress<R> {
+    /// The entry that no thread has taken yet.
+    next: usize,
     /// Told how many bytes of the schedule were read, says why the rest is not to be.
-    pub room: R,
+    room: R,
     /// What was read ahead and what was skipped, so far.
-    pub report: PrefetchReport,
+    report: PrefetchReport,
+    /// Why no more is read, if that is so before all was.
+    cut_short: Option<ScheduleEnd>,
 }
 
 /// Makes the readahead(2) calls.
@@ -34,13 +47,13 @@ pub struct Requests<'a> {
     /// Set by another thread to end the prefetch.
     pub stop: &'a AtomicBool,
     /// readahead(2) calls made.
-    pub calls: u64,
+    pub calls: AtomicU64,
     /// When the first call was made.
-    pub first: Option<Instant>,
+    pub first: OnceLock<Instant>,
 }
 
 /// Why reading a schedule ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ScheduleEnd {
     /// Every entry was read ahead or skipped.
@@ -55,75 +68,128 @@ pub enum ScheduleEnd {
     OpensDelayed(Duration),
 }
 
-impl<R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'_, R> {
-    /// Reads the schedule ahead until it ends, `stop` is set or there is no room any more.
-    pub fn read(&mut self, profile: &Profile) -> ScheduleEnd {
-        let entries = &profile.entries;
-        let mut next = 0;
-        while next < entries.len() {
-            if self.requests.is_stopped() {
-                return ScheduleEnd::Stopped;
+/// How many pages were asked for, and how many are missing because the file has become shorter; or why none were asked for.
+type ReadPages = Result<(u64, u64), Skipped>;
+
+/// A request that a thread has taken.
+struct TakenRequest {
+    span: Span,
+    /// The first entry that it covers, and how many it does.
+    first: usize,
+    entries: usize,
+}
+
+impl<'a, R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'a, R> {
+    /// Before the first request.
+    pub fn new(
+        profile: &'a Profile,
+        devices: &'a [Result<OpenDevice, Skipped>],
+        requests: Requests<'a>,
+        room: R,
+    ) -> Self {
+        ScheduleReader {
+            entries: &profile.entries,
+            devices,
+            files: Files::new(profile),
+            requests,
+            progress: Mutex::new(ReadProgress {
+                next: 0,
+                room,
+                report: PrefetchReport::default(),
+                cut_short: None,
+            }),
+        }
+    }
+
+    /// Reads the schedule ahead until it ends, `stop` is set or there is no room any more. Each thread that calls it takes a
+    /// part of the requests.
+    pub fn read(&self) {
+        let mut done = None;
+        while let Some(request) = self.next(done) {
+            let result = self.entry(&request.span);
+            if let Place::Data { file } = request.span.place {
+                self.files.done(file, request.first);
             }
-            if let Some(delay) = self.files.delay() {
-                return ScheduleEnd::OpensDelayed(delay);
-            }
-            let first = next;
-            let (span, count) = request(&entries[first..]);
-            next += count;
-            let result = self.entry(&span);
-            self.count(&span, count as u64, result);
-            if let Place::Data { file } = span.place {
-                self.files.done(file, first);
-            }
-            if let Some(end) = (self.room)(span.bytes()) {
-                return end;
+            done = Some((request, result));
+        }
+    }
+
+    /// How the reading has ended, or stands. What threads that have not come back were reading is not counted.
+    pub fn end(&self) -> (ScheduleEnd, PrefetchReport) {
+        let progress = self.progress();
+        let end = progress.cut_short.clone();
+        let end = end.unwrap_or(ScheduleEnd::Complete);
+        (end, progress.report.clone())
+    }
+
+    /// Whether no more is to be read, although not all was.
+    pub fn is_cut_short(&self) -> bool {
+        self.requests.is_stopped() || self.progress().cut_short.is_some()
+    }
+
+    /// Has all threads end after the request that they are making.
+    pub fn give_up(&self) {
+        let mut progress = self.progress();
+        progress.next = self.entries.len();
+    }
+
+    /// How many entries the threads have taken.
+    pub fn taken(&self) -> usize {
+        self.progress().next
+    }
+
+    fn progress(&self) -> MutexGuard<'_, ReadProgress<R>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what a thread has done, and takes the next request for it.
+    fn next(&self, done: Option<(TakenRequest, ReadPages)>) -> Option<TakenRequest> {
+        let mut progress = self.progress();
+        if let Some((request, result)) = done {
+            count(&mut progress.report, &request, result);
+            if let Some(end) = (progress.room)(request.span.bytes()) {
+                progress.cut_short.get_or_insert(end);
             }
         }
-        ScheduleEnd::Complete
-    }
-
-    /// Takes the result of [`Self::entry`] into the report.
-    fn count(&mut self, span: &Span, entries: u64, result: Result<(u64, u64), Skipped>) {
-        let (done, missing, reason) = match result {
-            Ok((done, 0)) => (done, 0, None),
-            Ok((done, missing)) => (done, missing, Some(Skipped::Truncated)),
-            Err(reason) => (0, span.len, Some(reason)),
-        };
-        let read = if span.place.is_metadata() {
-            &mut self.report.metadata
+        if progress.cut_short.is_some() || progress.next == self.entries.len() {
+            return None;
+        }
+        let cut_short = if self.requests.is_stopped() {
+            Some(ScheduleEnd::Stopped)
         } else {
-            &mut self.report.data
+            self.files.delay().map(ScheduleEnd::OpensDelayed)
         };
-        read.pages += done;
-        let Some(reason) = reason else {
-            read.entries += entries;
-            return;
-        };
-        let skipped = self.report.skipped.entry(reason).or_default();
-        skipped.entries += entries;
-        skipped.pages += missing;
-        let missed = Span {
-            start: span.end() - missing,
-            len: missing,
-            ..*span
-        };
-        self.report.skipped_spans.push((missed, reason));
+        if cut_short.is_some() {
+            progress.cut_short = cut_short;
+            return None;
+        }
+        let first = progress.next;
+        let (span, entries) = request(&self.entries[first..]);
+        progress.next += entries;
+        Some(TakenRequest {
+            span,
+            first,
+            entries,
+        })
     }
 
-    /// Reads a span ahead. Returns how many pages were asked for, and how many are missing because the file
-    /// has become shorter.
-    fn entry(&mut self, span: &Span) -> Result<(u64, u64), Skipped> {
+    /// Reads a span ahead.
+    fn entry(&self, span: &Span) -> ReadPages {
         let device = match span.place {
             Place::Metadata { device } => usize::from(device),
             Place::Data { file } => self.files.device(file),
         };
         let device = self.devices[device].as_ref().map_err(|reason| *reason)?;
+        let file;
         let (fd, end) = match span.place {
             Place::Metadata { .. } => {
                 let node = device.node.as_ref().ok_or(Skipped::NoNode)?;
                 (node.as_fd(), span.end())
             }
-            Place::Data { file } => self.files.get(file, device)?,
+            Place::Data { file: number } => {
+                file = self.files.get(number, device);
+                file.opened()?
+            }
         };
         if span.start >= end {
             return Err(Skipped::Truncated);
@@ -135,6 +201,35 @@ impl<R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'_, R> {
         let done = self.requests.read(fd, &inside, device.readahead_limit)?;
         Ok((done, span.len - inside.len))
     }
+}
+
+/// Takes the result of [`ScheduleReader::entry`] into the report.
+fn count(report: &mut PrefetchReport, request: &TakenRequest, result: Result<(u64, u64), Skipped>) {
+    let (span, entries) = (request.span, request.entries as u64);
+    let (done, missing, reason) = match result {
+        Ok((done, 0)) => (done, 0, None),
+        Ok((done, missing)) => (done, missing, Some(Skipped::Truncated)),
+        Err(reason) => (0, span.len, Some(reason)),
+    };
+    let read = if span.place.is_metadata() {
+        &mut report.metadata
+    } else {
+        &mut report.data
+    };
+    read.pages += done;
+    let Some(reason) = reason else {
+        read.entries += entries;
+        return;
+    };
+    let skipped = report.skipped.entry(reason).or_default();
+    skipped.entries += entries;
+    skipped.pages += missing;
+    let missed = Span {
+        start: span.end() - missing,
+        len: missing,
+        ..span
+    };
+    report.skipped_spans.push((missed, reason));
 }
 
 /// The first request of these entries and how many of them it covers: adjacent metadata entries
@@ -161,8 +256,8 @@ impl<'a> Requests<'a> {
             left_out,
             one_by_one: false,
             stop,
-            calls: 0,
-            first: None,
+            calls: AtomicU64::new(0),
+            first: OnceLock::new(),
         }
     }
 
@@ -171,7 +266,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Reads a span ahead except [`Requests::left_out`]. Returns the number of pages asked for.
-    fn read(&mut self, fd: BorrowedFd<'_>, span: &Span, limit: u64) -> Result<u64, Skipped> {
+    fn read(&self, fd: BorrowedFd<'_>, span: &Span, limit: u64) -> Result<u64, Skipped> {
         // One readahead(2) call reads at most `limit` bytes and silently drops the rest.
         let chunk = limit / PAGE_SIZE;
         if chunk == 0 {
@@ -194,7 +289,7 @@ impl<'a> Requests<'a> {
 
 impl Requests<'_> {
     /// Makes one request, unless it is one of those that are made one by one and its pages are cached.
-    fn request(&mut self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    fn request(&self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
         let kernel_pages = len.div_ceil(rustix::param::page_size() as u64);
         // Before Linux 6.5 nobody knows; then the request reads nothing, and nothing is waited for.
         let is_cached = || cached_pages(fd, offset, len).is_ok_and(|cached| cached >= kernel_pages);
@@ -202,8 +297,8 @@ impl Requests<'_> {
             return Ok(());
         }
         readahead(fd, offset, len)?;
-        self.calls += 1;
-        self.first.get_or_insert_with(Instant::now);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.first.get_or_init(Instant::now);
         match self.one_by_one {
             true => wait_for(fd, offset + len - PAGE_SIZE),
             false => Ok(()),
@@ -294,18 +389,16 @@ mod tests {
             })
             .collect();
         let stop = AtomicBool::new(stop);
-        let mut reader = ScheduleReader {
-            devices: &[Ok(device)],
-            files: Files::new(&profile),
-            requests: Requests {
-                one_by_one,
-                ..Requests::new(None, &stop)
-            },
-            room,
-            report: PrefetchReport::default(),
+        let devices = [Ok(device)];
+        let requests = Requests {
+            one_by_one,
+            ..Requests::new(None, &stop)
         };
-        let end = reader.read(&profile);
-        (end, reader.report, reader.requests.calls)
+        let reader = ScheduleReader::new(&profile, &devices, requests, room);
+        reader.read();
+        let calls = reader.requests.calls.load(Ordering::Relaxed);
+        let (end, report) = reader.end();
+        (end, report, calls)
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! The prefetch thread.
 
-use std::cell::OnceCell;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread::Builder;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use super::cached::is_warm;
 use super::devices::OpenDevice;
-use super::files::Files;
 use super::free_room::{FreeRoom, NoRoom};
 use super::headroom::Headroom;
+use super::operations::ScheduledOperations;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use super::sys::{raise_io_priority, take_idle_priority, thread_use};
+use super::threads::{HelpingThreads, ThreadNotice};
 use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs, VmCounters};
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 use crate::fs::present::{present_devices, unclear};
 use crate::model::{DriveClass, PrefetchReport, Profile, Skipped, Span};
@@ -26,6 +27,9 @@ pub const THREAD_NAME: &str = "pf-prefetch";
 
 /// The same of one that reads before a launch.
 const BEFORE_LAUNCH_NAME: &str = "pf-warm-up";
+
+/// Threads that carry operations out: with twice as many, they take a tenth less time at best.
+const OPERATION_THREADS: usize = 8;
 
 /// How long [`Prefetch::finish`] waits for the thread after asking it to end.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,6 +47,8 @@ pub struct PrefetchOptions {
     pub launched: Option<i32>,
     /// If no launch has begun, and nobody waits.
     pub before_launch: Option<BeforeLaunch>,
+    /// Called by each thread that helps the prefetch thread. It is dropped when all of them have ended.
+    pub helping: Option<ThreadNotice>,
 }
 
 /// Reading ahead before a launch: behind everybody else, one small request after the other, only what is not cached, and
@@ -56,7 +62,7 @@ pub struct BeforeLaunch {
 }
 
 /// What ends a schedule in the middle, told how many bytes of it were read ahead.
-type Room<'a> = Box<dyn FnMut(u64) -> Option<ScheduleEnd> + 'a>;
+type Room<'a> = Box<dyn FnMut(u64) -> Option<ScheduleEnd> + Send + 'a>;
 
 /// A prefetch under way.
 pub struct Prefetch {
@@ -77,7 +83,7 @@ impl Prefetch {
         Self::start_then(load, options, || ())
     }
 
-    /// As [`Prefetch::start`]; the thread calls `done` when it ends, after the report is available.
+    /// As [`Prefetch::start`]; the thread calls `done` in the end, after the report is available.
     ///
     /// # Errors
     /// When the system cannot create a thread.
@@ -96,11 +102,14 @@ impl Prefetch {
         };
         Builder::new().name(name.to_owned()).spawn(move || {
             let started = Instant::now();
-            if let Some(profile) = load() {
+            let Some(profile) = load() else {
+                return done();
+            };
+            prefetch(&profile, options, started, &flag, |report| {
                 // The receiver is gone if `finish` timed out.
-                let _ = send.send(prefetch(&profile, options, started, &flag));
-            }
-            done();
+                let _ = send.send(report);
+                done();
+            });
         })?;
         Ok(Prefetch { stop, report })
     }
@@ -133,103 +142,213 @@ impl Prefetch {
     }
 }
 
+/// Carries the schedule out, and tells the report before it waits for threads that were given up.
 fn prefetch(
     profile: &Profile,
     options: PrefetchOptions,
     started: Instant,
     stop: &AtomicBool,
-) -> PrefetchReport {
-    let report = read_ahead(profile, options, started, stop);
-    let mut report = report.unwrap_or_else(|why| PrefetchReport {
-        refused: Some(why),
-        ..PrefetchReport::default()
-    });
-    report.scheduled = profile.entries.len() as u64;
-    report.duration = started.elapsed();
-    report
-}
-
-/// Reads the schedule ahead. The error says why the state of the system does not allow it.
-fn read_ahead(
-    profile: &Profile,
-    options: PrefetchOptions,
-    started: Instant,
-    stop: &AtomicBool,
-) -> Result<PrefetchReport, String> {
+    tell: impl FnOnce(PrefetchReport),
+) {
+    let tell = |report| {
+        tell(PrefetchReport {
+            scheduled: profile.entries.len() as u64,
+            duration: started.elapsed(),
+            ..report
+        });
+    };
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
-    let favouring_nobody = OnceCell::new();
+    let favouring_nobody: Mutex<Option<HeldKnobs>> = Mutex::new(None);
+    let favour = || {
+        let favouring = favouring_nobody.lock();
+        favouring.unwrap_or_else(PoisonError::into_inner)
+    };
     let look = || {
         // Should it fail, the keeper is gone, and the end of the prefetch restores the elevator.
-        let _ = favouring_nobody.get().map(HeldKnobs::renew);
+        let _ = favour().as_ref().map(HeldKnobs::renew);
         Memory::read()
     };
     let used = thread_use();
     let own_bytes = || thread_use().read_bytes_since(&used);
-    let before_launch = options.before_launch.as_ref();
-    let room: Room<'_> = match before_launch {
-        Some(before) => {
-            let mut room = FreeRoom::new(before.budget, total_memory(), VmCounters::read)?;
-            Box::new(move |_| {
-                room.read(own_bytes()).map(|end| match end {
-                    NoRoom::Full(why) => ScheduleEnd::MemoryShort(why),
-                    NoRoom::Disturbed(why) => ScheduleEnd::Disturbed(why),
-                })
-            })
-        }
-        None => {
-            let mut headroom = Headroom::new(bytes, options.memory, look)?;
-            Box::new(move |bytes| headroom.read(bytes).map(ScheduleEnd::MemoryShort))
+    let allowed = room(&options, bytes, look, own_bytes)
+        .and_then(|room| Ok((room, mounts_if_allowed(&options)?)))
+        .and_then(|allowed| take_priority(&options).map(|()| allowed));
+    let (room, mounts) = match allowed {
+        Ok(allowed) => allowed,
+        Err(why) => {
+            return tell(PrefetchReport {
+                refused: Some(why),
+                ..PrefetchReport::default()
+            });
         }
     };
+    let sysfs = Sysfs::default();
+    let present = present_devices(profile, &mounts);
+    let opened = present.iter().map(|presence| match &options.before_launch {
+        Some(before) => OpenDevice::open_awake(presence, &mounts, &sysfs, &before.asleep),
+        None => OpenDevice::open(presence, &mounts, &sysfs),
+    });
+    let devices: Vec<Result<OpenDevice, Skipped>> = opened.collect();
+    let requests = Requests {
+        one_by_one: options.before_launch.is_some(),
+        ..Requests::new(options.left_out, stop)
+    };
+    let reader = ScheduleReader::new(profile, &devices, requests, room);
+    let warm = is_warm(profile, &devices, &reader.files);
+    if !warm && let Some(elevators) = &options.elevators {
+        *favour() = favour_nobody(elevators, profile, &devices);
+    }
+    let tell = |done: StepsDone| {
+        // Restores the elevators.
+        drop(favour().take());
+        tell(PrefetchReport {
+            warm,
+            unclear: unclear(&present, &mounts),
+            read_bytes: own_bytes(),
+            ..report(&reader, done, started)
+        });
+        reader.files.close_unused();
+    };
+    if warm {
+        tell(StepsDone::default());
+    } else if options.before_launch.is_some() {
+        do_steps_alone(profile, &reader, tell);
+    } else {
+        do_steps(profile, &reader, options.helping.as_ref(), tell);
+    }
+}
+
+/// The room that a schedule of so many bytes has: `look` reads how memory is, and `own_bytes` what drives have read for this
+/// thread.
+///
+/// # Errors
+/// Why there is none.
+fn room<'a>(
+    options: &PrefetchOptions,
+    bytes: u64,
+    look: impl FnMut() -> Memory + Send + 'a,
+    own_bytes: impl Fn() -> u64 + Send + 'a,
+) -> Result<Room<'a>, String> {
+    let Some(before) = &options.before_launch else {
+        let mut headroom = Headroom::new(bytes, options.memory, look)?;
+        return Ok(Box::new(move |bytes| {
+            headroom.read(bytes).map(ScheduleEnd::MemoryShort)
+        }));
+    };
+    let mut room = FreeRoom::new(before.budget, total_memory(), VmCounters::read)?;
+    Ok(Box::new(move |_| {
+        room.read(own_bytes()).map(|end| match end {
+            NoRoom::Full(why) => ScheduleEnd::MemoryShort(why),
+            NoRoom::Disturbed(why) => ScheduleEnd::Disturbed(why),
+        })
+    }))
+}
+
+/// Before launches, the thread reads behind everybody else; at one, before the others.
+///
+/// # Errors
+/// When it cannot read behind others. A launch's prefetch at the ordinary priority is only slower.
+fn take_priority(options: &PrefetchOptions) -> Result<(), String> {
+    match options.before_launch {
+        Some(_) => take_idle_priority().map_err(|error| format!("no idle priority: {error}")),
+        None => {
+            let _ = raise_io_priority();
+            Ok(())
+        }
+    }
+}
+
+/// The mounts, unless the I/O limits of the launched process's cgroup forbid to read ahead.
+///
+/// # Errors
+/// Why nothing is to be read.
+fn mounts_if_allowed(options: &PrefetchOptions) -> Result<MountTable, String> {
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
     let limited = options.launched.and_then(|pid| limited_reads(&mounts, pid));
-    if let Some(cgroup) = limited {
-        return Err(format!(
+    match limited {
+        Some(cgroup) => Err(format!(
             "the I/O of its cgroup {} is limited (io.max), and reading ahead would not keep to that",
             cgroup.display()
-        ));
+        )),
+        None => Ok(mounts),
     }
-    let sysfs = Sysfs::default();
-    let present = present_devices(profile, &mounts);
-    let devices: Vec<Result<OpenDevice, Skipped>> = present
-        .iter()
-        .map(|presence| match before_launch {
-            Some(before) => OpenDevice::open_awake(presence, &mounts, &sysfs, &before.asleep),
-            None => OpenDevice::open(presence, &mounts, &sysfs),
-        })
-        .collect();
-    match before_launch {
-        Some(_) => take_idle_priority().map_err(|error| format!("no idle priority: {error}"))?,
-        // A prefetch at the ordinary priority is only slower.
-        None => drop(raise_io_priority()),
+}
+
+/// What was done beside reading entries.
+#[derive(Default)]
+struct StepsDone {
+    /// Operations carried out.
+    operations: u64,
+    /// Threads that were given up.
+    given_up: u64,
+}
+
+/// Has the steps of the schedule done by as many threads as it asks for; `tell` is called when all are done, or the rest
+/// is given up.
+fn do_steps<R: FnMut(u64) -> Option<ScheduleEnd> + Send>(
+    profile: &Profile,
+    reader: &ScheduleReader<'_, R>,
+    notice: Option<&ThreadNotice>,
+    tell: impl FnOnce(StepsDone),
+) {
+    let readers = page_threads(reader.devices);
+    if profile.operations.is_empty() && readers == 1 {
+        reader.read();
+        return tell(StepsDone::default());
     }
-    let mut reader = ScheduleReader {
-        devices: &devices,
-        files: Files::new(profile),
-        requests: Requests {
-            one_by_one: before_launch.is_some(),
-            ..Requests::new(options.left_out, stop)
-        },
-        room,
-        report: PrefetchReport::default(),
-    };
-    let warm = is_warm(profile, &devices, &mut reader.files);
-    let end = match warm {
-        true => ScheduleEnd::Complete,
-        false => {
-            if let Some(held) = options
-                .elevators
-                .and_then(|elevators| favour_nobody(&elevators, profile, &devices))
-            {
-                let _ = favouring_nobody.set(held);
-            }
-            reader.read(profile)
-        }
-    };
-    let mut report = reader.report;
-    report.warm = warm;
-    report.unclear = unclear(&present, &mounts);
+    let operations =
+        ScheduledOperations::new(&profile.operations, reader.devices, reader.requests.stop);
+    let threads = HelpingThreads::default();
+    let askers = OPERATION_THREADS.min(profile.operations.len());
+    thread::scope(|scope| {
+        threads.start(scope, askers, notice, || {
+            operations.carry_out(|| reader.is_cut_short());
+        });
+        threads.start(scope, readers - 1, notice, || reader.read());
+        reader.read();
+        let is_over = || reader.is_cut_short();
+        let given_up = threads.wait(|| operations.taken() + reader.taken(), is_over);
+        // Those that were given up go no further if they come back.
+        operations.give_up();
+        reader.give_up();
+        tell(StepsDone {
+            operations: operations.done(),
+            given_up: given_up as u64,
+        });
+    });
+}
+
+/// Does all steps in this thread, the operations first. While it waits for one, nothing else of it is in the drive.
+fn do_steps_alone<R: FnMut(u64) -> Option<ScheduleEnd>>(
+    profile: &Profile,
+    reader: &ScheduleReader<'_, R>,
+    tell: impl FnOnce(StepsDone),
+) {
+    let operations =
+        ScheduledOperations::new(&profile.operations, reader.devices, reader.requests.stop);
+    operations.carry_out(|| reader.is_cut_short());
+    reader.read();
+    tell(StepsDone {
+        operations: operations.done(),
+        given_up: 0,
+    });
+}
+
+/// How many threads read pages ahead: one, unless a file system of the profile gains from several.
+fn page_threads(devices: &[Result<OpenDevice, Skipped>]) -> usize {
+    let kinds = devices.iter().flatten();
+    let kinds = kinds.filter_map(|device| device.mount.mount.kind());
+    kinds.map(FsKind::page_threads).max().unwrap_or(1)
+}
+
+/// The report of what was done since the prefetch thread has started.
+fn report<R: FnMut(u64) -> Option<ScheduleEnd>>(
+    reader: &ScheduleReader<'_, R>,
+    done: StepsDone,
+    started: Instant,
+) -> PrefetchReport {
+    let (end, mut report) = reader.end();
     match end {
         ScheduleEnd::Complete => {}
         ScheduleEnd::Stopped => report.cut_short = true,
@@ -237,14 +356,16 @@ fn read_ahead(
         ScheduleEnd::Disturbed(why) => report.disturbed = Some(why),
         ScheduleEnd::OpensDelayed(delay) => report.slow_opens = Some(delay),
     }
-    let numbers = devices.iter().map(|device| Some(device.as_ref().ok()?.dev));
+    let devices = reader.devices.iter();
+    let numbers = devices.map(|device| Some(device.as_ref().ok()?.dev));
     report.devices = numbers.collect();
+    report.operations = done.operations;
+    report.given_up = done.given_up;
     report.stale_files = reader.files.stale();
     report.changed_files = reader.files.changed();
-    report.calls = reader.requests.calls;
-    report.read_bytes = own_bytes();
-    report.until_first = reader.requests.first.map(|first| first - started);
-    Ok(report)
+    report.calls = reader.requests.calls.load(Ordering::Relaxed);
+    report.until_first = reader.requests.first.get().map(|first| *first - started);
+    report
 }
 
 /// The system's memory, in bytes.
@@ -284,6 +405,7 @@ mod tests {
         elevators: None,
         launched: None,
         before_launch: None,
+        helping: None,
     };
 
     /// A schedule whose device is not mounted anywhere.
@@ -311,7 +433,11 @@ mod tests {
     #[test]
     fn a_prefetch_that_is_stopped_is_cut_short() {
         let stop = AtomicBool::new(true);
-        let report = prefetch(&unmounted(), ANY_MEMORY, Instant::now(), &stop);
+        let mut told = None;
+        prefetch(&unmounted(), ANY_MEMORY, Instant::now(), &stop, |report| {
+            told = Some(report);
+        });
+        let report = told.unwrap();
         assert!(report.cut_short, "{report:?}");
         assert!(report.skipped.is_empty());
     }

@@ -20,7 +20,7 @@
 mod columns;
 pub(super) mod limits;
 
-use columns::{Column, EntryColumns, FileColumns};
+use columns::{Column, EntryColumns, FileColumns, OperationColumns};
 use limits::{MAX_BODY_BYTES, MAX_DEVICES, MAX_ENTRIES, MAX_REVISIONS};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
@@ -36,7 +36,7 @@ pub use limits::MAX_FILE_BYTES;
 const MAGIC: [u8; 8] = *b"\x89paralf\n";
 
 /// Version of the format that this program reads and writes.
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 
 const HEADER_BYTES: usize = 22;
 
@@ -89,6 +89,7 @@ struct Body {
     devices: Column<Device, MAX_DEVICES>,
     files: FileColumns,
     entries: EntryColumns,
+    operations: OperationColumns,
     completion: Option<Span>,
     fault_around: EntryColumns,
     unused: EntryColumns,
@@ -120,6 +121,7 @@ impl Body {
             devices: Column(profile.devices.clone()),
             files: FileColumns::new(&profile.files),
             entries: columns(&profile.entries),
+            operations: OperationColumns::new(&profile.operations),
             completion: profile.completion,
             fault_around: columns(&fault_around),
             unused: columns(&unused),
@@ -160,6 +162,7 @@ impl Body {
             ended: self.ended,
             hooks: self.hooks,
             entries: self.entries.into_entries(devices, files)?,
+            operations: self.operations.into_operations()?,
             files: self.files.into_files()?,
             history: self.history.0,
             devices: self.devices.0,

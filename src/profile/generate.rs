@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use crate::model::{
-    App, Device, DriveClass, Ended, File, HelperRead, HookKind, Hooks, Infill, Learned, Params,
-    Place, PrefetchEntry, Profile, ReadOrder, Revision, Span, UnusedPages,
+    App, Device, DriveClass, Ended, File, HelperRead, HookKind, Hooks, Infill, Learned, Operation,
+    OperationKind, Params, Place, PrefetchEntry, Profile, ReadOrder, Revision, Span, UnusedPages,
 };
 
 fn span(place: Place, start: u64, len: u64) -> Span {
@@ -14,6 +14,15 @@ fn span(place: Place, start: u64, len: u64) -> Span {
 fn entry(place: Place, start: u64, len: u64, time_us: u64) -> PrefetchEntry {
     PrefetchEntry {
         span: span(place, start, len),
+        time_us,
+    }
+}
+
+fn operation(path: &str, kind: OperationKind, time_us: u64) -> Operation {
+    Operation {
+        device: 0,
+        path: path.into(),
+        kind,
         time_us,
     }
 }
@@ -60,6 +69,10 @@ pub fn sample(path: &str) -> Profile {
             entry(Place::Metadata { device: 0 }, 9_000, 1, 300),
             entry(data, 3, 4, 1_200),
             entry(data, 0, 2, 500),
+        ],
+        operations: vec![
+            operation(path, OperationKind::LookUp, 200),
+            operation("/etc", OperationKind::List, 900),
         ],
         fault_around: vec![span(data, 4, 2)],
         unused: vec![UnusedPages {
@@ -170,6 +183,16 @@ impl Numbers {
         entry(place, start, 1 + self.below(8), self.one_of(&times))
     }
 
+    fn operation(&mut self, devices: u64) -> Operation {
+        let times = [self.below(2_000_000), self.any()];
+        Operation {
+            device: self.below(devices) as u16,
+            path: self.path(),
+            kind: self.one_of(&[OperationKind::LookUp, OperationKind::List]),
+            time_us: self.one_of(&times),
+        }
+    }
+
     fn profile(&mut self) -> Profile {
         use HookKind::{Fentry, NoFunction, Refused, Tracepoint};
         let (devices, files) = (1 + self.below(3), self.below(20));
@@ -202,6 +225,7 @@ impl Numbers {
             devices: self.many(devices, devices, Numbers::device),
             files: self.many(files, files, |numbers| numbers.file(devices)),
             entries,
+            operations: self.many(0, 20, |numbers| numbers.operation(devices)),
             fault_around: self.many(0, 20, span),
             unused: self.many(0, 20, |numbers| UnusedPages {
                 span: span(numbers),
@@ -234,6 +258,7 @@ pub fn realistic(entries: usize, count: usize) -> Profile {
             .map(|number| realistic_file(number, numbers))
             .collect(),
         entries: realistic_entries(entries, count, numbers),
+        operations: Vec::new(),
         fault_around: Vec::new(),
         unused: Vec::new(),
         helpers: Vec::new(),

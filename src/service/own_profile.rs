@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::present::{Presence, present_devices};
 use crate::fs::visible::VisibleNames;
-use crate::model::{File, Profile};
+use crate::model::Profile;
 
 /// Takes the names of files away that this user could not list: processes of others may have read them for his app.
 ///
@@ -31,18 +31,21 @@ fn hide_names_in(profile: &mut Profile, uid: u32, mounts: &MountTable, present: 
             of_device.min_by_key(|mount| mount.root.len())
         })
         .collect();
+    let mut may_know = |device: u16, path: &[u8]| {
+        let mount = roots.get(usize::from(device)).copied().flatten();
+        let path = mount.and_then(|mount| path_here(path, mount));
+        path.is_some_and(|path| names.may_know(&path))
+    };
     for file in &mut profile.files {
-        let mount = roots.get(usize::from(file.device)).copied().flatten();
-        let path = mount.and_then(|mount| path_here(file, mount));
-        if !path.is_some_and(|path| names.may_know(&path)) {
-            file.path = None;
-        }
+        file.path.take_if(|path| !may_know(file.device, path));
     }
+    let operations = &mut profile.operations;
+    operations.retain(|operation| may_know(operation.device, &operation.path));
 }
 
-/// Where a file lies that is on this mount.
-fn path_here(file: &File, mount: &Mount) -> Option<PathBuf> {
-    let path = Path::new(OsStr::from_bytes(file.path.as_deref()?));
+/// Where a path from the root of a file system lies that is on this mount.
+fn path_here(path: &[u8], mount: &Mount) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(path));
     let root = Path::new(OsStr::from_bytes(&mount.root));
     Some(mount.mount_point.join(path.strip_prefix(root).ok()?))
 }
@@ -53,6 +56,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
+    use crate::model::{File, Operation, OperationKind};
     use crate::profile::generate::sample;
 
     #[test]
@@ -91,13 +95,24 @@ mod tests {
             file("closed/b", 0),
             file("open/c", missing),
         ];
+        let operation = |file: &File| Operation {
+            device: file.device,
+            path: file.path.clone().unwrap(),
+            kind: OperationKind::LookUp,
+            time_us: 0,
+        };
+        profile.operations = profile.files.iter().map(operation).collect();
         let told = |uid| {
             let mut profile = profile.clone();
             hide_names_in(&mut profile, uid, &mounts, &[Presence::On(found.dev())]);
             let told = profile.files.iter().map(|file| file.path.is_some());
-            told.collect::<Vec<_>>()
+            (told.collect::<Vec<_>>(), profile.operations)
         };
-        assert_eq!(told(found.uid() + 1), [true, false, false]);
-        assert_eq!(told(0), [true, true, false]);
+        let (all, first) = (&profile.operations, &profile.operations[..1]);
+        assert_eq!(
+            told(found.uid() + 1),
+            (vec![true, false, false], first.to_vec())
+        );
+        assert_eq!(told(0), (vec![true, true, false], all[..2].to_vec()));
     }
 }

@@ -14,10 +14,10 @@ use super::message::Message;
 use super::own_process::take_ordinary_priority;
 use crate::kernel::Watch;
 use crate::model::PrefetchReport;
-use crate::prefetch::{Prefetch, PrefetchOptions};
+use crate::prefetch::{Prefetch, PrefetchOptions, ThreadNotice};
 use crate::profile::decode;
 
-/// Most prefetch threads of one user. A thread may outlive its launch for as long as a drive does not answer, and a
+/// Most prefetches of one user of which a thread runs. A thread may outlive its launch for as long as a drive does not answer, and a
 /// user can have such a drive: an image of his own.
 const MOST_OF_A_USER: usize = 16;
 
@@ -31,12 +31,12 @@ const MOST_AT_ONCE: usize = 6;
 const MOST_BYTES: u64 = 4 << 30;
 const BYTES_BACK: u64 = (1 << 30) / 60;
 
-/// The threads that run, each with its user.
+/// The prefetches of which a thread runs, each with its user.
 #[derive(Default)]
 struct RunningThreads(Vec<(u32, Weak<()>)>);
 
 impl RunningThreads {
-    /// Number of threads that run for this user.
+    /// Number of prefetches of which a thread runs for this user.
     fn of_user(&mut self, uid: u32) -> usize {
         self.0.retain(|(_, running)| running.strong_count() > 0);
         self.0.iter().filter(|(user, _)| *user == uid).count()
@@ -46,7 +46,7 @@ impl RunningThreads {
 /// The prefetch of a launch.
 struct RunningPrefetch {
     prefetch: Prefetch,
-    /// Dead once the thread has ended.
+    /// Dead once it has ended.
     under_way: Weak<()>,
     /// Whose launch it is, and what its schedule has been charged to him.
     uid: u32,
@@ -94,7 +94,7 @@ impl Prefetchers {
         &mut self,
         launch: u64,
         profile: &CachedProfile,
-        options: PrefetchOptions,
+        mut options: PrefetchOptions,
         kernel: &mut Watch,
     ) -> io::Result<()> {
         let uid = profile.app.uid;
@@ -108,34 +108,45 @@ impl Prefetchers {
             head_start.read();
             kernel.attribute_reads_to(None);
         }
-        let helpers = Arc::new(kernel.helpers().map_err(io::Error::other)?);
+        let helpers = kernel.helpers().map_err(io::Error::other)?;
         let own_tid = || {
             rustix::thread::gettid()
                 .as_raw_nonzero()
                 .get()
                 .to_ne_bytes()
         };
-        let (packed, map) = (Arc::clone(&profile.packed), Arc::clone(&helpers));
+        // Dropped when the last of its threads has ended.
+        let has_threads = Arc::new(());
+        let any_threads = Arc::downgrade(&has_threads);
+        let count_reads = move |is_thread_of_launch: bool| {
+            let _ = &has_threads;
+            // If the map is full, its reads count as the app's, and it has no entry.
+            let _ = match is_thread_of_launch {
+                true => helpers.update(&own_tid(), &launch.to_ne_bytes(), MapFlags::ANY),
+                false => helpers.delete(&own_tid()),
+            };
+        };
+        let count_reads: ThreadNotice = Arc::new(count_reads);
+        options.helping = Some(Arc::clone(&count_reads));
+        let (packed, begin) = (Arc::clone(&profile.packed), Arc::clone(&count_reads));
         let load = move || {
             // Not before it runs: on a busy system, it would first wait for a processor, behind all that the app's start wakes.
             take_ordinary_priority();
-            // If the map is full, its reads count as the app's.
-            let _ = map.update(&own_tid(), &launch.to_ne_bytes(), MapFlags::ANY);
+            begin(true);
             // This program has packed it.
             decode(&packed).ok()
         };
-        // Dropped with the thread, also if the thread cannot be started, or panics.
+        // Dropped when the prefetch ends, also if its thread cannot be started, or panics.
         let alive = Arc::new(());
         let under_way = Arc::downgrade(&alive);
         let outbox = self.outbox.clone();
         let done = move || {
             drop(alive);
-            // It has no entry if the map was full.
-            let _ = helpers.delete(&own_tid());
+            count_reads(false);
             outbox.send(Message::Prefetched(launch));
         };
         let prefetch = Prefetch::start_then(load, options, done)?;
-        self.threads.0.push((uid, Weak::clone(&under_way)));
+        self.threads.0.push((uid, any_threads));
         let running = RunningPrefetch {
             prefetch,
             under_way,

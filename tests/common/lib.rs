@@ -435,6 +435,11 @@ impl Mounted {
         Mounted(target.to_owned())
     }
 
+    /// What was mounted there by other means.
+    pub fn already(target: &Path) -> Mounted {
+        Mounted(target.to_owned())
+    }
+
     /// Shows `source` at `target` too.
     pub fn bind(source: &Path, target: &Path) -> Mounted {
         succeed(Command::new("mount").arg("--bind").arg(source).arg(target));

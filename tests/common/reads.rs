@@ -23,7 +23,11 @@ pub fn profile(root: &Root, app: &str) -> Profile {
 
 /// Prefetches for a launch of the app, to the end.
 pub fn prefetch(root: &Root, app: &str) -> PrefetchReport {
-    let profile = profile(root, app);
+    prefetched(profile(root, app))
+}
+
+/// Prefetches this profile, to the end.
+pub fn prefetched(profile: Profile) -> PrefetchReport {
     Prefetch::start(move || Some(profile), PrefetchOptions::default())
         .unwrap()
         .finish_within(std::time::Duration::from_secs(60))

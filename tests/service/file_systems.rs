@@ -16,10 +16,10 @@ use common::root::{PAGES, Root, WHOLE, content, our_lines, pages_of};
 use common::{LoopFs, until};
 
 /// As small as XFS may be.
-const SIZE_MB: u64 = 320;
+pub const SIZE_MB: u64 = 320;
 
 /// An image with an app that a service has learned and prefetched.
-fn learned(image: impl FnOnce() -> Image) -> Option<(Image, Turn)> {
+pub fn learned(image: impl FnOnce() -> Image) -> Option<(Image, Turn)> {
     let (image, turn) = set_up_on(image)?;
     image.enable("app");
     let mut service = image.start();

@@ -15,6 +15,7 @@ mod homes;
 mod hostile;
 mod killed;
 mod launches;
+mod look_ups;
 mod measured;
 mod missed;
 mod pauses;

@@ -97,6 +97,7 @@ pub fn learned_set(reads: &[Read], turn: bool) -> LearnedSet {
         entries,
         fault_around: Vec::new(),
         unused: Vec::new(),
+        operations: Vec::new(),
         learned_at: Vec::new(),
         helpers: Vec::new(),
         completion: None,

@@ -24,7 +24,7 @@
 /* The service's prefetch threads, by thread id: the launch that each works for. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PF_LAUNCHES);
+	__uint(max_entries, PF_PREFETCH_THREADS);
 	__type(key, __u32);
 	__type(value, __u64);
 } prefetchers SEC(".maps");

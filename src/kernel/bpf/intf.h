@@ -8,6 +8,7 @@
 
 enum pf_sizes {
 	PF_LAUNCHES = 64,	/* launches that can be under way at a time */
+	PF_PREFETCH_THREADS = 1024, /* threads that read ahead for them */
 	PF_RECORDERS = 8,	/* of these, launches that can be recorded */
 	PF_OWN_READS = 512,	/* bios of a launch and its helpers that are noted; a power of two */
 	PF_NAME_FILTER_WORDS = 1024,	/* words of 64 bits in `name_filter` */

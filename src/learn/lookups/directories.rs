@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
 use rustix::fs::{FileType, Mode, fstat, openat, readlinkat};
@@ -15,7 +16,7 @@ use crate::fs::handle;
 use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::node::{O_LOOKUP, OpenNode};
-use crate::fs::safe_open::{SEARCH, may};
+use crate::fs::safe_open::{SEARCH, may, own_path};
 use crate::fs::support::Support;
 use crate::model::InodeId;
 
@@ -70,6 +71,8 @@ pub struct Directories {
     /// Answers so far, and how many directories they keep open.
     known: HashMap<(Id, u64), HashMap<Vec<u8>, ChildNode>>,
     open: usize,
+    /// Directories in which names were looked up, by their paths from the roots of their file systems.
+    paths: HashMap<Id, Vec<u8>>,
 }
 
 impl Directories {
@@ -87,6 +90,7 @@ impl Directories {
             starts: HashMap::new(),
             known: HashMap::new(),
             open: 0,
+            paths: HashMap::new(),
         }
     }
 
@@ -98,6 +102,34 @@ impl Directories {
     /// Whether the device has a file system whose metadata can be found.
     pub fn has_metadata(&self, dev: u64) -> bool {
         self.mounts.kind(dev).is_some_and(FsKind::has_layout)
+    }
+
+    /// Whether the device has a file system that is served.
+    pub fn is_served(&self, dev: u64) -> bool {
+        self.mounts.kind(dev).is_some()
+    }
+
+    /// The directories in which names were looked up, and those that were noted, by their paths from the roots of their
+    /// file systems. Those whose paths are unknown are left out.
+    pub fn into_paths(self) -> HashMap<Id, Vec<u8>> {
+        self.paths
+    }
+
+    /// Notes the path of a directory from the root of its file system.
+    pub fn note_path(&mut self, dir: &Dir) {
+        if !self.paths.contains_key(&dir.id)
+            && let Some(path) = self.path_in_fs(dir)
+        {
+            self.paths.insert(dir.id, path);
+        }
+    }
+
+    /// As the kernel shows it. It is text, of which nobody may conclude which directory it leads to by now.
+    fn path_in_fs(&self, dir: &Dir) -> Option<Vec<u8>> {
+        let mount = self.mounts.by_id(u32::try_from(dir.mount).ok()?)?;
+        let shown = std::fs::read_link(own_path(&dir.fd)).ok()?;
+        let below = shown.strip_prefix(&mount.mount_point).ok()?;
+        Some(joined(&mount.root, below.as_os_str().as_bytes()))
     }
 
     /// A directory that a trace names, in the mount that it was reached through if that is open; `None` if it is
@@ -148,6 +180,7 @@ impl Directories {
         if !dir.can_search {
             return ChildNode::Elsewhere;
         }
+        self.note_path(dir);
         let key = (dir.id, dir.mount);
         if let Some(child) = self.known.get(&key).and_then(|names| names.get(name)) {
             return child.clone();
@@ -228,4 +261,11 @@ impl Directories {
         };
         known.unwrap_or(ChildNode::Elsewhere)
     }
+}
+
+/// The path of a name below a directory. An empty name is the directory itself.
+pub fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let is_whole = directory.ends_with(b"/") || name.is_empty();
+    let between: &[u8] = if is_whole { b"" } else { b"/" };
+    [directory, between, name].concat()
 }

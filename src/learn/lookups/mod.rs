@@ -5,6 +5,10 @@
 //! link's own. They become accesses of the launch tree, at the time of the path's first use, and take their
 //! place among those that were traced.
 //!
+//! Where metadata are not read as blocks of a device, or the device cannot be read, the steps become operations
+//! instead: paths that are looked up, and directories that are listed, ahead of the launch. They name what a path led to
+//! behind all links, so that no link is followed when they are carried out.
+//!
 //! Another mount namespace is entered once, after the launch, and shows the mounts that it has then.
 //! Sandboxes set theirs up before they execute the app, and few apps mount anything, so that these are the
 //! app's mounts. While a sandbox is being set up, paths lead through mounts that it detaches in the end
@@ -13,6 +17,7 @@
 //! between are not seen.
 
 mod directories;
+mod operations;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,6 +36,8 @@ use crate::fs::node::O_LOOKUP;
 use crate::kernel::own_namespace;
 use crate::model::{Access, By, PathUse, Source, Use};
 use directories::{Dir, Directories};
+pub use operations::FsOperation;
+use operations::LearnedOperations;
 use walk::walk;
 
 /// Most accesses that paths add: as many as a profile has entries.
@@ -123,13 +130,22 @@ impl PathCounts {
     }
 }
 
-/// The accesses to metadata that a launch's paths imply, in time order; each need counts once. `mounts` is the table
-/// of our own namespace.
-pub fn implied_accesses(
+/// What the paths of a launch read.
+pub struct ImpliedReads {
+    /// Accesses to metadata, in time order.
+    pub accesses: Vec<Access>,
+    /// Where metadata are not read as blocks.
+    pub operations: Vec<FsOperation>,
+    /// How many paths there were.
+    pub counts: PathCounts,
+}
+
+/// What a launch's paths read of metadata; each need counts once. `mounts` is the table of our own namespace.
+pub fn implied_reads(
     observed: &Observed<'_>,
     mounts: &MountTable,
     probe: &mut LiveProbe<'_>,
-) -> (Vec<Access>, PathCounts) {
+) -> ImpliedReads {
     let paths = observed.paths;
     let is_late = probe.is_late;
     let mut walks = PathWalks {
@@ -138,6 +154,7 @@ pub fn implied_accesses(
         mounts,
         is_late,
         needs: HashMap::new(),
+        directories: HashMap::new(),
         counts: PathCounts {
             used: paths.len() as u64,
             ..PathCounts::default()
@@ -157,9 +174,10 @@ pub fn implied_accesses(
     ours.sort_unstable();
     let open = mounts.open_wanted(&walks.mounts_of(&ours));
     walks.walk_all(
-        &mut Directories::new(mounts.clone(), open, true, observed.uid),
+        Directories::new(mounts.clone(), open, true, observed.uid),
         &ours,
     );
+    let mut operations = LearnedOperations::new(walks.directories);
     let mut needs: Vec<((usize, usize), Need)> = walks
         .needs
         .into_iter()
@@ -169,6 +187,10 @@ pub fn implied_accesses(
 
     let mut accesses = Vec::new();
     for ((path, _), need) in needs {
+        if !probe.reads_blocks(need.dev()) {
+            operations.add(&need, paths[path].time_ns);
+            continue;
+        }
         if accesses.len() > MOST_ACCESSES {
             let what = "the directories of its paths have more blocks than a profile; the rest is left out";
             probe.warnings.push(what.to_owned());
@@ -185,7 +207,15 @@ pub fn implied_accesses(
             by: By::Tree,
         }));
     }
-    (accesses, walks.counts)
+    if operations.is_full() {
+        let what = "its paths lead to more names than a profile has look-ups; the rest is left out";
+        probe.warnings.push(what.to_owned());
+    }
+    ImpliedReads {
+        accesses,
+        operations: operations.finish(),
+        counts: walks.counts,
+    }
 }
 
 /// What opening files by their paths reads.
@@ -243,6 +273,8 @@ struct PathWalks<'a> {
     is_late: &'a dyn Fn() -> bool,
     /// What the paths need, each with the index of the first path that does, and its place among that one's needs.
     needs: HashMap<Need, (usize, usize)>,
+    /// The paths of directories from the roots of their file systems.
+    directories: HashMap<Id, Vec<u8>>,
     counts: PathCounts,
 }
 
@@ -257,12 +289,12 @@ impl PathWalks<'_> {
         let wanted = self.mounts_of(&theirs);
         match namespace.map(|namespace| open_in(namespace, &wanted)) {
             Some(Ok((table, open))) => {
-                let mut directories = Directories::new(table, open, false, self.uid);
+                let directories = Directories::new(table, open, false, self.uid);
                 let (inside, detached) = theirs.into_iter().partition::<Vec<_>, _>(|&at| {
                     let path = &self.paths[at];
                     directories.is_open(path.from_mount) && directories.is_open(path.root_mount)
                 });
-                self.walk_all(&mut directories, &inside);
+                self.walk_all(directories, &inside);
                 return detached;
             }
             Some(Err(error)) => {
@@ -282,10 +314,10 @@ impl PathWalks<'_> {
             .collect()
     }
 
-    fn walk_all(&mut self, directories: &mut Directories, paths: &[usize]) {
+    fn walk_all(&mut self, mut directories: Directories, paths: &[usize]) {
         for &at in paths {
             if (self.is_late)() {
-                return;
+                break;
             }
             let path = &self.paths[at];
             let from = directories.start(path.from, path.from_mount);
@@ -294,8 +326,8 @@ impl PathWalks<'_> {
                 continue;
             };
             let mut needs = Vec::new();
-            walk_path(directories, path, &from, &root, &mut needs);
-            needs.retain(|need| directories.has_metadata(need.dev()));
+            walk_path(&mut directories, path, &from, &root, &mut needs);
+            needs.retain(|need| directories.is_served(need.dev()));
             let all = needs.len();
             needs.retain(|need| self.mounts.fs_type(need.dev()).is_some());
             self.counts.hidden += u64::from(needs.len() < all);
@@ -304,6 +336,7 @@ impl PathWalks<'_> {
                 *first = (at, place).min(*first);
             }
         }
+        self.directories.extend(directories.into_paths());
     }
 }
 
@@ -317,7 +350,10 @@ fn walk_path(
 ) {
     match path.how {
         Use::LookUp { follow } => walk(directories, from, root, &path.path, follow, needs),
-        Use::List => needs.push(Need::List(from.id)),
+        Use::List => {
+            directories.note_path(from);
+            needs.push(Need::List(from.id));
+        }
         Use::Enter => {
             if let Some((root, path)) = directories.path_to(from) {
                 walk(directories, &root, &root, &path, true, needs);

@@ -32,12 +32,13 @@ pub use report::{FileCount, LeftOut, ResolveReport};
 pub use requirements::{RequestCounts, Requirements};
 use superseded::leave_out_superseded;
 
-use super::lookups::implied_accesses;
+use super::lookups::{FsOperation, ImpliedReads, implied_reads};
 use super::probe::LiveProbe;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Namespaces;
 use crate::model::{
-    Access, By, Device, DriveClass, File, HelperRead, LogEntry, PathUse, Span, UnusedPages,
+    Access, By, Device, DriveClass, File, HelperRead, LogEntry, Operation, PathUse, Span,
+    UnusedPages,
 };
 
 /// Most files of helpers alone that the system is asked about. On a system that starts thousands of programs
@@ -55,6 +56,8 @@ pub struct Sequence {
     pub mapped_files: u64,
     /// The log entries, in access order. No page occurs twice.
     pub log: Vec<LogEntry>,
+    /// What the launch asked of file systems whose metadata are not read as blocks, in the order of its questions.
+    pub operations: Vec<Operation>,
     /// Pages of the log that the drive did not read in the launch: file pages that were cached before it, and
     /// missing metadata that were inserted.
     pub unread: Vec<Span>,
@@ -69,6 +72,34 @@ pub struct Sequence {
     pub data_until_us: u64,
     /// What was left out, and why.
     pub report: ResolveReport,
+}
+
+impl Sequence {
+    /// Adds an operation, unless its file system is not served or the device table is full.
+    fn add_operation(
+        &mut self,
+        operation: FsOperation,
+        time_us: u64,
+        served: impl FnOnce(u64) -> Option<Device>,
+    ) {
+        let of_dev = |device: &Device| device.dev == operation.dev;
+        let known = self.devices.iter().position(of_dev);
+        let Ok(device) = u16::try_from(known.unwrap_or(self.devices.len())) else {
+            return;
+        };
+        if known.is_none() {
+            let Some(served) = served(operation.dev) else {
+                return;
+            };
+            self.devices.push(served);
+        }
+        self.operations.push(Operation {
+            device,
+            path: operation.path,
+            kind: operation.kind,
+            time_us,
+        });
+    }
 }
 
 /// What was traced of a launch.
@@ -106,7 +137,11 @@ pub fn resolve(
     is_late: &dyn Fn() -> bool,
 ) -> Option<Sequence> {
     let mut probe = LiveProbe::new(mounts, class, observed.started, is_late);
-    let (implied, paths) = implied_accesses(observed, mounts, &mut probe);
+    let ImpliedReads {
+        accesses: implied,
+        operations,
+        counts,
+    } = implied_reads(observed, mounts, &mut probe);
     let mut accesses = [observed.accesses, &implied].concat();
     if let Ok(program) = fs::metadata("/proc/self/exe") {
         leave_to_others(&mut accesses, program.dev(), program.ino());
@@ -122,7 +157,12 @@ pub fn resolve(
     };
     let mut ask = |key, pages: &[_], windows: &[_]| probe.look_at(key, pages, windows);
     let mut sequence = resolve_with(&observed, &mut ask);
-    sequence.report.paths = paths;
+    for operation in operations {
+        let served = |dev| probe.served(dev);
+        let since_ns = operation.time_ns.saturating_sub(observed.start_ns);
+        sequence.add_operation(operation, since_ns / 1000, served);
+    }
+    sequence.report.paths = counts;
     sequence.report.warnings = probe.warnings;
     (!is_late()).then_some(sequence)
 }

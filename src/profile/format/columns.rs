@@ -11,14 +11,17 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::limits::{MAX_ENTRIES, MAX_FILES, MAX_PATH, MAX_PATH_BYTES, at_most, require};
+use super::limits::{
+    MAX_ENTRIES, MAX_FILES, MAX_OPERATIONS, MAX_PATH, MAX_PATH_BYTES, at_most, require,
+};
 use super::{FormatError, TIME_QUANTUM_US};
-use crate::model::{File, Place, PrefetchEntry, Span};
+use crate::model::{File, Operation, OperationKind, Place, PrefetchEntry, Span};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
 const NO_TABLE: FormatError = FormatError::Invalid("its file table");
 const NO_ENTRIES: FormatError = FormatError::Invalid("its entries");
+const NO_OPERATIONS: FormatError = FormatError::Invalid("its operations");
 
 /// A sequence of at most `MAX` elements. Reading it takes memory for as many at most, whatever length the
 /// input claims.
@@ -80,17 +83,73 @@ impl<const MAX: usize> Differences<MAX> {
     }
 }
 
-/// The file table, in the order of paths; all columns but `suffixes` have one element a file.
+/// Paths, of which each begins as the one before it in part; all columns but `suffixes` have one element a path.
+#[derive(Default, Serialize, Deserialize)]
+struct PathColumns<const MAX: usize> {
+    /// 0 for no path; else 1 + the bytes that the path shares with the start of the one before.
+    shared: Column<u32, MAX>,
+    /// Bytes of the path after those shared.
+    suffix_len: Column<u32, MAX>,
+    /// These bytes, of all paths.
+    suffixes: Column<u8, MAX_PATH_BYTES>,
+}
+
+impl<const MAX: usize> PathColumns<MAX> {
+    /// The columns of paths that satisfy the limits.
+    fn new<'a>(paths: impl Iterator<Item = Option<&'a [u8]>>) -> Self {
+        let mut columns = PathColumns::default();
+        let mut last: &[u8] = &[];
+        for path in paths {
+            // Paths are at most MAX_PATH bytes long.
+            let shared = |path: &[u8]| path.iter().zip(last).take_while(|(a, b)| a == b).count();
+            let mark = path.map_or(0, |path| shared(path) as u32 + 1);
+            let path = path.unwrap_or_default();
+            let suffix = &path[mark.saturating_sub(1) as usize..];
+            columns.shared.0.push(mark);
+            columns.suffix_len.0.push(suffix.len() as u32);
+            columns.suffixes.0.extend(suffix);
+            last = path;
+        }
+        columns
+    }
+
+    fn len(&self) -> usize {
+        self.shared.0.len()
+    }
+
+    /// The paths. What cannot be right is the given error.
+    fn paths(&self, error: FormatError) -> Result<Vec<Option<Vec<u8>>>, FormatError> {
+        require(self.suffix_len.0.len() == self.len(), error.clone())?;
+        let mut paths = Vec::with_capacity(self.len());
+        let mut path: Vec<u8> = Vec::new();
+        let mut suffixes: &[u8] = &self.suffixes.0;
+        let mut total = 0;
+        for (&shared, &suffix_len) in self.shared.0.iter().zip(&self.suffix_len.0) {
+            let shared_len = shared.saturating_sub(1) as usize;
+            let suffix;
+            (suffix, suffixes) = suffixes
+                .split_at_checked(suffix_len as usize)
+                .ok_or(error.clone())?;
+            require(shared_len <= path.len(), error.clone())?;
+            require(shared_len + suffix.len() <= MAX_PATH, error.clone())?;
+            path.truncate(shared_len);
+            path.extend(suffix);
+            total += path.len();
+            at_most("bytes of paths", total, MAX_PATH_BYTES)?;
+            require(shared > 0 || path.is_empty(), error.clone())?;
+            paths.push((shared > 0).then(|| path.clone()));
+        }
+        require(suffixes.is_empty(), error)?;
+        Ok(paths)
+    }
+}
+
+/// The file table, in the order of paths; all columns have one element a file.
 #[derive(Default, Serialize, Deserialize)]
 pub struct FileColumns {
     /// Index in the table.
     index: Differences<MAX_FILES>,
-    /// 0 for no path; else 1 + the bytes that the path shares with the start of the one before.
-    shared: Column<u32, MAX_FILES>,
-    /// Bytes of the path after those shared.
-    suffix_len: Column<u32, MAX_FILES>,
-    /// These bytes, of all paths.
-    suffixes: Column<u8, MAX_PATH_BYTES>,
+    paths: PathColumns<MAX_FILES>,
     device: Column<u16, MAX_FILES>,
     ino: Differences<MAX_FILES>,
     generation: Column<u32, MAX_FILES>,
@@ -107,8 +166,9 @@ impl FileColumns {
         let mut order: Vec<usize> = (0..table.len()).collect();
         order.sort_by_key(|&index| &table[index].path);
         let files = || order.iter().map(|&index| &table[index]);
-        let mut columns = FileColumns {
+        FileColumns {
             index: Differences::of(order.iter().map(|&index| index as i64)),
+            paths: PathColumns::new(files().map(|file| file.path.as_deref())),
             device: files().map(|file| file.device).collect(),
             ino: Differences::of(files().map(|file| file.ino as i64)),
             generation: files().map(|file| file.generation).collect(),
@@ -117,20 +177,7 @@ impl FileColumns {
             mtime_ns: files()
                 .map(|file| file.mtime_ns.rem_euclid(NS_PER_S) as u32)
                 .collect(),
-            ..FileColumns::default()
-        };
-        let mut last: &[u8] = &[];
-        for file in files() {
-            let path = file.path.as_deref().unwrap_or_default();
-            let shared = path.iter().zip(last).take_while(|(a, b)| a == b).count();
-            // Paths are at most MAX_PATH bytes long.
-            let mark = file.path.as_ref().map_or(0, |_| shared as u32 + 1);
-            columns.shared.0.push(mark);
-            columns.suffix_len.0.push((path.len() - shared) as u32);
-            columns.suffixes.0.extend(&path[shared..]);
-            last = path;
         }
-        columns
     }
 
     /// Number of files.
@@ -142,8 +189,7 @@ impl FileColumns {
     pub fn into_files(self) -> Result<Vec<File>, FormatError> {
         let count = self.len();
         let lengths = [
-            self.shared.0.len(),
-            self.suffix_len.0.len(),
+            self.paths.len(),
             self.device.0.len(),
             self.ino.0.len(),
             self.generation.0.len(),
@@ -151,14 +197,15 @@ impl FileColumns {
             self.mtime_s.0.len(),
             self.mtime_ns.0.len(),
         ];
-        require(lengths == [count; 8], NO_TABLE)?;
+        require(lengths == [count; 7], NO_TABLE)?;
         let mut files: Vec<Option<File>> = vec![None; count];
         let deltas = self
             .index
             .sums()
             .zip(self.ino.sums())
             .zip(self.mtime_s.sums());
-        for (row, (path, ((index, ino), s))) in self.paths()?.into_iter().zip(deltas).enumerate() {
+        let paths = self.paths.paths(NO_TABLE)?;
+        for (row, (path, ((index, ino), s))) in paths.into_iter().zip(deltas).enumerate() {
             let ns = i64::from(self.mtime_ns.0[row]);
             require(ns < NS_PER_S, NO_TABLE)?;
             let slot = usize::try_from(index).ok();
@@ -175,30 +222,6 @@ impl FileColumns {
         }
         // As many distinct indices below `count` as `count`: every slot is taken.
         Ok(files.into_iter().flatten().collect())
-    }
-
-    fn paths(&self) -> Result<Vec<Option<Vec<u8>>>, FormatError> {
-        let mut paths = Vec::with_capacity(self.len());
-        let mut path: Vec<u8> = Vec::new();
-        let mut suffixes: &[u8] = &self.suffixes.0;
-        let mut total = 0;
-        for (&shared, &suffix_len) in self.shared.0.iter().zip(&self.suffix_len.0) {
-            let shared_len = shared.saturating_sub(1) as usize;
-            let suffix;
-            (suffix, suffixes) = suffixes
-                .split_at_checked(suffix_len as usize)
-                .ok_or(NO_TABLE)?;
-            require(shared_len <= path.len(), NO_TABLE)?;
-            require(shared_len + suffix.len() <= MAX_PATH, NO_TABLE)?;
-            path.truncate(shared_len);
-            path.extend(suffix);
-            total += path.len();
-            at_most("bytes of paths", total, MAX_PATH_BYTES)?;
-            require(shared > 0 || path.is_empty(), NO_TABLE)?;
-            paths.push((shared > 0).then(|| path.clone()));
-        }
-        require(suffixes.is_empty(), NO_TABLE)?;
-        Ok(paths)
     }
 }
 
@@ -276,5 +299,52 @@ impl EntryColumns {
             });
         }
         Ok(entries)
+    }
+}
+
+/// Operations in their order; all columns have one element an operation.
+#[derive(Default, Serialize, Deserialize)]
+pub struct OperationColumns {
+    device: Column<u16, MAX_OPERATIONS>,
+    paths: PathColumns<MAX_OPERATIONS>,
+    /// Whether it lists a directory.
+    lists: Column<bool, MAX_OPERATIONS>,
+    /// Time of first use in units of [`TIME_QUANTUM_US`].
+    time: Differences<MAX_OPERATIONS>,
+}
+
+impl OperationColumns {
+    /// The columns of operations that satisfy the limits.
+    pub fn new(operations: &[Operation]) -> Self {
+        let is_list = |operation: &Operation| operation.kind == OperationKind::List;
+        let times = operations.iter().map(|it| it.time_us / TIME_QUANTUM_US);
+        OperationColumns {
+            device: operations.iter().map(|it| it.device).collect(),
+            paths: PathColumns::new(operations.iter().map(|it| Some(it.path.as_slice()))),
+            lists: operations.iter().map(is_list).collect(),
+            time: Differences::of(times.map(|time| time as i64)),
+        }
+    }
+
+    /// The operations. Their contents are yet to be held against the limits.
+    pub fn into_operations(self) -> Result<Vec<Operation>, FormatError> {
+        let lengths = [self.device.0.len(), self.lists.0.len(), self.time.0.len()];
+        require(lengths == [self.paths.len(); 3], NO_OPERATIONS)?;
+        let paths = self.paths.paths(NO_OPERATIONS)?.into_iter();
+        let rows = paths.zip(self.time.sums()).zip(&self.device.0);
+        rows.zip(&self.lists.0)
+            .map(|(((path, time), &device), &is_list)| {
+                let time_us = (time as u64).checked_mul(TIME_QUANTUM_US);
+                Ok(Operation {
+                    device,
+                    path: path.ok_or(NO_OPERATIONS)?,
+                    kind: match is_list {
+                        true => OperationKind::List,
+                        false => OperationKind::LookUp,
+                    },
+                    time_us: time_us.ok_or(NO_OPERATIONS)?,
+                })
+            })
+            .collect()
     }
 }

@@ -2,7 +2,7 @@
 //! be read, and its indices, names and ranges can be used unchecked.
 
 use super::FormatError;
-use crate::model::{App, Device, File, MOST_LEARNED_LAUNCHES, Place, Profile, Span};
+use crate::model::{App, Device, File, MOST_LEARNED_LAUNCHES, Operation, Place, Profile, Span};
 
 /// Largest `.pf` file, in bytes. The largest launch measured takes a twentieth.
 pub const MAX_FILE_BYTES: usize = 2 << 20;
@@ -12,13 +12,15 @@ pub const MAX_BODY_BYTES: usize = 8 << 20;
 pub const MAX_ENTRIES: usize = 1 << 18;
 /// Most files.
 pub const MAX_FILES: usize = 1 << 16;
+/// Most operations; the largest launch measured asks for a sixtieth.
+pub const MAX_OPERATIONS: usize = 1 << 16;
 /// Most devices.
 pub const MAX_DEVICES: usize = 256;
 /// Most sets of scheduling parameters in the history.
 pub const MAX_REVISIONS: usize = 1024;
 /// Longest path, in bytes (PATH_MAX of Linux, which counts the final NUL).
 pub const MAX_PATH: usize = 4095;
-/// Most bytes of all files' paths together; shared prefixes could otherwise multiply a small file.
+/// Most bytes of all paths of files, and of operations, together; shared prefixes could otherwise multiply a small file.
 pub const MAX_PATH_BYTES: usize = 8 << 20;
 /// Longest name of a device or a file system, in bytes.
 const MAX_NAME: usize = 64;
@@ -39,11 +41,14 @@ pub fn require(holds: bool, error: FormatError) -> Result<(), FormatError> {
 pub fn check(profile: &Profile) -> Result<(), FormatError> {
     let invalid = FormatError::Invalid;
     let path_bytes = profile.files.iter().flat_map(|file| &file.path);
+    let asked_bytes = profile.operations.iter().map(|it| it.path.len());
     for (what, count, limit) in [
         ("revisions", profile.history.len(), MAX_REVISIONS),
         ("devices", profile.devices.len(), MAX_DEVICES),
         ("files", profile.files.len(), MAX_FILES),
         ("entries", profile.entries.len(), MAX_ENTRIES),
+        ("operations", profile.operations.len(), MAX_OPERATIONS),
+        ("bytes of paths", asked_bytes.sum(), MAX_PATH_BYTES),
         (
             "fault-around pages",
             profile.fault_around.len(),
@@ -70,6 +75,10 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
     };
     let files = profile.files.iter().all(is_file);
     require(files, invalid("its file table"))?;
+    let is_operation =
+        |it: &Operation| usize::from(it.device) < profile.devices.len() && is_path(&it.path);
+    let operations = profile.operations.iter().all(is_operation);
+    require(operations, invalid("its operations"))?;
     let spans = profile.entries.iter().map(|entry| &entry.span);
     let spans = spans
         .chain(profile.helpers.iter().map(|read| &read.entry.span))

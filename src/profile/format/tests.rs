@@ -13,8 +13,11 @@ fn body_of(profile: &Profile) -> Vec<u8> {
 /// As [`encode`] rounds them.
 fn round_times(profile: &mut Profile) {
     let helpers = profile.helpers.iter_mut().map(|read| &mut read.entry);
-    for entry in profile.entries.iter_mut().chain(helpers) {
-        entry.time_us -= entry.time_us % TIME_QUANTUM_US;
+    let times = profile.entries.iter_mut().chain(helpers);
+    let times = times.map(|entry| &mut entry.time_us);
+    let asked = profile.operations.iter_mut().map(|it| &mut it.time_us);
+    for time_us in times.chain(asked) {
+        *time_us -= *time_us % TIME_QUANTUM_US;
     }
 }
 
@@ -30,8 +33,8 @@ fn decode_any(bytes: &[u8]) -> Result<(), TestCaseError> {
 /// A file of this format, byte for byte. If reading it fails, profiles in the field have become
 /// unreadable: the format changed, and [`VERSION`] must change with it.
 #[test]
-fn format_5_stays_readable() {
-    let file = include_bytes!("format-5.pf");
+fn format_6_stays_readable() {
+    let file = include_bytes!("format-6.pf");
     let mut expected = sample("/usr/bin/gimp-2.10");
     assert_eq!(decode(file), Ok(expected.clone()));
     assert_eq!(Ok(body_of(&expected)), unseal(file));
@@ -46,7 +49,7 @@ fn fuzz_seeds_are_of_this_format() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
         std::fs::read(path.join(name)).unwrap()
     };
-    let file = include_bytes!("format-5.pf");
+    let file = include_bytes!("format-6.pf");
     assert_eq!(seed("profile_reader/profile"), file, "copy it");
     let body = seed("profile_body/body");
     assert_eq!(Ok(body), unseal(file), "inflate it");
@@ -166,6 +169,17 @@ fn contradictions_are_refused() {
         }),
         ("foreign completion", |p| {
             p.completion.as_mut().expect("set").place = Place::Data { file: 1 };
+        }),
+        ("operation's device", |p| p.operations[0].device = 1),
+        ("empty operation", |p| p.operations[1].path.clear()),
+        ("NUL in operation", |p| {
+            p.operations[1].path = b"/\0".to_vec()
+        }),
+        ("long operation", |p| {
+            p.operations[1].path = vec![b'/'; 4096]
+        }),
+        ("many operations", |p| {
+            p.operations = vec![p.operations[0].clone(); limits::MAX_OPERATIONS + 1];
         }),
         ("many entries", |p| {
             p.entries = vec![p.entries[0]; limits::MAX_ENTRIES + 1];
