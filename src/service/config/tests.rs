@@ -77,7 +77,7 @@ fn the_shipped_file_and_the_manual_name_every_value_with_its_default_and_range()
             numbers += 1;
         }
     }
-    assert_eq!(numbers, 21);
+    assert_eq!(numbers, 24);
 }
 
 #[test]
