@@ -120,17 +120,18 @@ pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<
             installed_record(app, rules, user.is_none(), &mounts)?
         }
     };
-    match record.marks.objection() {
-        Some(why) => Err(ControlError::Refused(format!(
-            "launches of {app} cannot be seen: {why}"
-        ))),
-        None => {
-            if record.marks.argument.is_none() {
-                record.marks.interpreters = interpreters(Path::new(&record.key.id), rules, &mounts);
-            }
-            Ok(record)
-        }
+    if record.marks.argument.is_none() {
+        record.marks.interpreters = interpreters(Path::new(&record.key.id), rules, &mounts);
     }
+    match record.marks.objection(&record.key.id) {
+        Some(why) => Err(unseen(app, &why)),
+        None => Ok(record),
+    }
+}
+
+/// The answer for an app whose launches would not be recognised.
+fn unseen(app: &str, why: &str) -> ControlError {
+    ControlError::Refused(format!("launches of {app} cannot be seen: {why}"))
 }
 
 /// Base names of the interpreters that a script may be given to: that of its first line, and the usual one of that kind.
@@ -232,8 +233,14 @@ fn installed_record(
             ))
         })?;
     }
-    Record::of_installed(&found.identity, found.name, &found.names, added)
-        .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
+    let record = Record::of_installed(&found.identity, found.name, &found.names, added)
+        .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))?;
+    let marks = &record.marks;
+    match marks.objection_to_entry(&record.key.id, &found.arguments) {
+        // Why it is too long comes first: a whole path would not help.
+        Some(why) if marks.objection(&record.key.id).is_none() => Err(unseen(app, &why)),
+        _ => Ok(record),
+    }
 }
 
 /// What is said of an app that is not learned yet, and prefetched all the same.
@@ -243,7 +250,7 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
     let unclear = || profile?.unclear.clone();
     let (phase, why) = match record.managed.phase() {
         Phase::Learning { .. } => {
-            let objection = record.marks.objection();
+            let objection = record.marks.objection(&record.key.id);
             let why = objection.map(|why| format!("its launches cannot be seen: {why}"));
             // That somebody has asked for it hinders nothing.
             let again = record.managed.learned_again_for();
