@@ -190,6 +190,13 @@ fn own_record(app: &str, rules: &Rules, uid: u32, mounts: &MountTable) -> Answer
         return Err(unknown());
     }
     let refused = |why: &str| ControlError::Refused(format!("{app}: {why}"));
+    // His command has read it already, and has asked for what it starts.
+    if found.path.file_name().is_some_and(desktop::is_entry_name) {
+        return Err(refused(
+            "entries in your home can name programs only, your own or those of all users, and not what a launcher such as java \
+             or wine starts: an entry for all users (/usr/local/share/applications) can",
+        ));
+    }
     if stat.st_mode & 0o111 == 0 {
         return Err(refused(
             "it cannot be executed: name the program that is, or make it one (chmod +x)",
@@ -333,7 +340,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
         let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
-        for (name, mode) in [("game", 0o755), ("python3", 0o755), ("data", 0o644)] {
+        for (name, mode) in [
+            ("game", 0o755),
+            ("python3", 0o755),
+            ("data", 0o644),
+            ("wine.desktop", 0o644),
+        ] {
             fs::write(at(name), "").unwrap();
             fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
         }
@@ -347,7 +359,11 @@ mod tests {
         );
         assert_eq!(by_link.marks.names, ["game", "play"]);
         assert_eq!(new("game").unwrap().marks.names, ["game"]);
-        for (name, part) in [("python3", "starts other programs"), ("data", "chmod +x")] {
+        for (name, part) in [
+            ("python3", "starts other programs"),
+            ("data", "chmod +x"),
+            ("wine.desktop", "can name programs only"),
+        ] {
             let Err(ControlError::Refused(why)) = new(name) else {
                 panic!("{name}");
             };
