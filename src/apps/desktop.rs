@@ -23,6 +23,9 @@ use super::launchers::Rules;
 use super::lookup::{executable_in, executed_names, is_executable};
 use crate::model::Identity;
 
+/// Bytes of a program's arguments that a launch is recognised by, each with its final zero: PF_ARGV_MAX of the kernel side.
+const RECORDED_BYTES: usize = 4096;
+
 /// An app that menus show or a user names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesktopApp {
@@ -33,6 +36,8 @@ pub struct DesktopApp {
     /// Base names under which the kernel may see that executable executed: its own first, then those
     /// of the files that it is a symbolic link to.
     pub names: Vec<OsString>,
+    /// The arguments of its entry's command line; none of a program that a user names by its path.
+    pub arguments: Vec<OsString>,
 }
 
 /// A .desktop file.
@@ -75,7 +80,18 @@ fn read_app(file: &Path, rules: &Rules, path: &OsStr) -> Result<DesktopApp, Stri
         name: parsed.name,
         names: executed_names(&identity.program),
         identity,
+        arguments: exec.into_iter().skip(1).collect(),
     })
+}
+
+/// The words of a command line of which a launch's record has the whole.
+fn recorded(exec: &[OsString]) -> &[OsString] {
+    let mut bytes = 0;
+    let is_within = |word: &&OsString| {
+        bytes += word.len() + 1;
+        bytes <= RECORDED_BYTES
+    };
+    &exec[..exec.iter().take_while(is_within).count()]
 }
 
 /// The app that a command line, which has a first word, starts.
@@ -100,6 +116,15 @@ fn identify(
             "its command line starts {}, and does not tell which app that runs: name the program that it starts in the \
              end",
             identity.program.display()
+        ));
+    }
+    let recorded = recorded(exec);
+    if recorded.len() < exec.len()
+        && rules.identify_with(&file, recorded, cwd, &look_up).key != identity.key
+    {
+        return Err(format!(
+            "its command line tells the app behind more than {RECORDED_BYTES} bytes, and launches are recognised by those \
+             before: shorten it (a long class path can stand in CLASSPATH)"
         ));
     }
     // A starter that no rule knows: its other entries start other apps.

@@ -104,6 +104,10 @@ pub struct AppLauncher<'a> {
     pub open_files: Rlimit,
     /// Whether what the app prints is left on standard error; otherwise nobody sees it.
     pub shows_output: bool,
+    /// The exit status of the first launch that ended by itself, which the others are to end with, too.
+    pub usual_status: Option<i32>,
+    /// Says one line.
+    pub tell: fn(&str),
 }
 
 impl AppLauncher<'_> {
@@ -236,18 +240,24 @@ impl AppLauncher<'_> {
                      --until exit",
                 );
             }
-            let status = match exit.status {
-                AppStatus::Code(0) => return Ok(()),
-                AppStatus::Code(code) => format!("status {code}"),
-                AppStatus::Signal(signal) => format!("signal {signal}"),
-            };
             let hint = match self.shows_output {
                 true => "",
                 false => "; --verbose shows what it prints",
             };
-            return failed(format!(
-                "the app ended with {status}: only launches that succeed are worth measuring{hint}"
-            ));
+            let usual = match awaited {
+                Awaited::Exit => self.usual_status,
+                // An app that is to stay open should not end at all.
+                Awaited::Completion | Awaited::Quiet => Some(0),
+            };
+            let status = check_status(exit.status, usual);
+            let status = status.map_err(|why| BenchError::Failed(format!("{why}{hint}")))?;
+            if self.usual_status.is_none() && status != 0 {
+                (self.tell)(&format!(
+                    "the app ends with status {status}: launches that do are measured all the same{hint}"
+                ));
+            }
+            self.usual_status = Some(status);
+            return Ok(());
         }
     }
 
@@ -353,6 +363,23 @@ impl AppLauncher<'_> {
     }
 }
 
+/// The exit status of a launch that may be measured: the usual one of this app, or any of a first launch. Many apps exit with
+/// the same status, not zero, however well they have done; one that differs has done something else.
+fn check_status(status: AppStatus, usual: Option<i32>) -> Result<i32, String> {
+    let ended = match status {
+        AppStatus::Code(code) if usual.is_none_or(|usual| usual == code) => return Ok(code),
+        AppStatus::Code(code) => format!("status {code}"),
+        AppStatus::Signal(signal) => format!("signal {signal}"),
+    };
+    let why = match usual {
+        None | Some(0) => "only launches that succeed are worth measuring".to_owned(),
+        Some(usual) => {
+            format!("the first launch ended with status {usual}, and only like launches compare")
+        }
+    };
+    Err(format!("the app ended with {ended}: {why}"))
+}
+
 /// The scenarios in the order in which they take turns: cold first, and warm last, after a launch of the
 /// same app.
 fn turn(scenarios: &[Scenario]) -> Vec<Scenario> {
@@ -380,5 +407,34 @@ mod tests {
     fn scenarios_take_turns_cold_first_and_warm_last() {
         use Scenario::{Cold, Prefetch, Warm};
         assert_eq!(turn(&[Warm, Cold, Prefetch, Cold]), [Cold, Prefetch, Warm]);
+    }
+
+    #[test]
+    fn launches_are_measured_that_end_as_the_first_did_and_no_others() {
+        use AppStatus::{Code, Signal};
+        for (status, usual, measured) in [
+            (Code(0), None, Ok(0)),
+            (Code(3), None, Ok(3)),
+            (Code(3), Some(3), Ok(3)),
+            (
+                Code(3),
+                Some(0),
+                Err("status 3: only launches that succeed"),
+            ),
+            (
+                Code(0),
+                Some(3),
+                Err("status 0: the first launch ended with status 3"),
+            ),
+            (Signal(9), None, Err("signal 9: only launches that succeed")),
+            (Signal(3), Some(3), Err("signal 3: the first")),
+        ] {
+            let found = check_status(status, usual);
+            let is_right = match (&found, measured) {
+                (Err(why), Err(part)) => why.contains(part),
+                (found, measured) => *found == measured.map_err(str::to_owned),
+            };
+            assert!(is_right, "{status:?}, {usual:?}: {found:?}");
+        }
     }
 }

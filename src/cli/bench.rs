@@ -52,6 +52,8 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         subreaper: &subreaper,
         open_files: raise_open_files(),
         shows_output: args.verbose,
+        usual_status: None,
+        tell: say,
     };
     let tell_how = |line: &str| {
         if args.verbose {

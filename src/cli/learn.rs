@@ -21,7 +21,7 @@ use crate::learn::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command, knobs_limit,
     launch_sequence, learn,
 };
-use crate::model::{App, DriveClass, GivenParams, LaunchLimits, Learned, Profile};
+use crate::model::{App, DriveClass, Ended, GivenParams, LaunchLimits, Learned, Profile};
 use crate::process::{AppStatus, Command, Spawn, Supervisor, User};
 use crate::profile::Store;
 
@@ -76,7 +76,12 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
                 super::service::tell_of_profiles(state_dir);
                 match &args.json {
                     Some(file) => write_json(file.as_deref(), &profile, &summary),
-                    None => report(&profile, &summary, args.verbose),
+                    None => {
+                        report(&profile, &summary, args.verbose);
+                        if let Some(more) = still_runs(learned.exit.is_some(), profile.ended) {
+                            say(more);
+                        }
+                    }
                 }
                 if let Some(AppStatus::Code(code @ 1..)) = learned.exit.map(|exit| exit.status) {
                     say(&format!(
@@ -249,6 +254,20 @@ pub fn report(profile: &Profile, summary: &LearnSummary, is_verbose: bool) {
     ));
 }
 
+/// What is to be said of a launch that was not recorded until the app's exit.
+fn still_runs(has_exited: bool, ended: Ended) -> Option<&'static str> {
+    match (has_exited, ended) {
+        (true, _) | (false, Ended::Exit) => None,
+        (false, Ended::Quiet) => Some(
+            "its disk fell quiet, and the app runs on: what it reads from now on was not recorded. The service learns that of \
+             later launches, if the app is managed",
+        ),
+        (false, Ended::Timeout) => Some(
+            "time was up, and the app runs on: what it reads from now on was not recorded. --timeout allows more",
+        ),
+    }
+}
+
 /// How it was recorded and scheduled.
 fn report_how(profile: &Profile, summary: &LearnSummary) {
     let resolved = &summary.resolved;
@@ -280,4 +299,23 @@ fn report_how(profile: &Profile, summary: &LearnSummary) {
         "cached pages that were used: reads {}, page faults {}",
         profile.hooks.reads, profile.hooks.faults
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_that_runs_on_is_said_to_read_what_was_not_recorded() {
+        assert_eq!(still_runs(true, Ended::Exit), None);
+        // It exited after the quiet, while its profile was made.
+        assert_eq!(still_runs(true, Ended::Quiet), None);
+        for (ended, part) in [
+            (Ended::Quiet, "fell quiet"),
+            (Ended::Timeout, "--timeout allows more"),
+        ] {
+            let more = still_runs(false, ended).unwrap();
+            assert!(more.contains(part) && more.contains("runs on"), "{more}");
+        }
+    }
 }

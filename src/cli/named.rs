@@ -74,6 +74,12 @@ fn look_up<T>(
             answer => return answer.map(Ok).map_err(failed),
         }
     }
+    if let Some(path) = own_command(named) {
+        match ask(&path) {
+            Err(ControlError::Unknown(_)) => {}
+            answer => return answer.map(Ok).map_err(failed),
+        }
+    }
     Ok(Err(unknown.unwrap_or_else(|| {
         ControlError::Unknown("no app was named".to_owned())
     })))
@@ -89,6 +95,13 @@ fn plain_names(named: &OsStr) -> Result<Vec<String>, Failure> {
         names.push(own);
     }
     Ok(names)
+}
+
+/// The path of a command in this user's PATH, which may have directories that the service does not look in, such as his
+/// own.
+fn own_command(named: &OsStr) -> Option<String> {
+    let command = (!is_path(named)).then(|| Command::find(&[named.to_owned()], None).ok());
+    command.flatten()?.path().to_str().map(str::to_owned)
 }
 
 /// A directory is no app, whatever it holds.
@@ -216,6 +229,15 @@ mod tests {
         assert_eq!(found(&[&at("vi")], "sh"), Ok(None));
         let several = found(&[&gimp, &own], "editor").unwrap_err();
         assert_eq!(several.len(), 2);
+    }
+
+    #[test]
+    fn a_command_is_found_in_the_path_of_its_user_and_nothing_else_is() {
+        let shell = own_command(OsStr::new("sh")).unwrap();
+        assert!(shell.starts_with('/') && shell.ends_with("/sh"), "{shell}");
+        for other in ["/bin/sh", "./sh", "no-such-command", "sh.desktop", ""] {
+            assert_eq!(own_command(OsStr::new(other)), None, "{other}");
+        }
     }
 
     #[test]

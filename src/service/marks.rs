@@ -81,14 +81,42 @@ impl Marks {
         arguments
     }
 
-    /// Why launches of the app cannot be seen, as the end of a sentence; `None` if they can.
-    pub fn objection(&self) -> Option<String> {
-        let argument = self.argument.as_ref()?;
+    /// Why launches of the app with this id cannot be seen, as the end of a sentence; `None` if they can.
+    pub fn objection(&self, id: &str) -> Option<String> {
+        let (argument, what) = match (&self.argument, self.interpreters.first()) {
+            (Some(argument), _) => (argument.as_str(), "this one".to_owned()),
+            (None, Some(interpreter)) => (id, format!("the one that {interpreter} is given")),
+            (None, None) => return None,
+        };
         (argument.len() > MAX_ARGUMENT).then(|| {
             format!(
-                "the kernel side compares arguments of {MAX_ARGUMENT} bytes, and this one has {}: give the app a shorter \
+                "the kernel side compares arguments of {MAX_ARGUMENT} bytes, and {what} has {}: give the app a shorter \
                  path",
                 argument.len()
+            )
+        })
+    }
+
+    /// Why launches by an entry with these arguments cannot be seen, as [`Marks::objection`]: it names the file of the app with
+    /// this id in a way that the kernel, which compares whole arguments, is not told.
+    pub fn objection_to_entry(&self, id: &str, arguments: &[OsString]) -> Option<String> {
+        let file = self
+            .argument
+            .as_deref()
+            .filter(|own| own.starts_with('/'))?;
+        let seen = self.arguments(id);
+        // What a shell makes of a line is not foretold: it may hold the file's name anywhere.
+        let names = |one: &OsString| {
+            let line = one.to_string_lossy();
+            let is_within =
+                |own: &OsString| line.contains(' ') && line.contains(&*own.to_string_lossy());
+            seen.contains(one) || seen.iter().any(is_within)
+        };
+        let is_seen = arguments.is_empty() || arguments.iter().any(names);
+        (!is_seen).then(|| {
+            format!(
+                "its entry names {file} by \"..\", from more than {MOST_ABOVE} directories above it, or within another \
+                 argument: give the whole path in the entry (Exec)"
             )
         })
     }
@@ -151,9 +179,52 @@ mod tests {
         }
         assert_eq!(game.len(), 1 + 2 * (1 + MOST_ABOVE));
         let short = marks("x".repeat(MAX_ARGUMENT));
-        assert!(short.objection().is_none() && short.arguments("").len() == 1);
+        assert!(short.objection("").is_none() && short.arguments("").len() == 1);
         let long = marks(format!("/{}/main.py", "x".repeat(MAX_ARGUMENT)));
-        assert!(long.objection().unwrap().contains("shorter path"));
+        assert!(long.objection("").unwrap().contains("shorter path"));
         assert_eq!(long.arguments(""), ["main.py", "./main.py"]);
+    }
+
+    #[test]
+    fn a_script_with_a_long_path_is_objected_to_if_an_interpreter_may_be_given_it() {
+        let program = Marks::default();
+        let script = Marks {
+            interpreters: vec!["python3".to_owned()],
+            ..Marks::default()
+        };
+        let (short, long) = ("x".repeat(MAX_ARGUMENT), "x".repeat(MAX_ARGUMENT + 1));
+        assert_eq!(program.objection(&long), None);
+        assert_eq!(script.objection(&short), None);
+        let why = script.objection(&long).unwrap();
+        assert!(why.contains("python3 is given has 255"), "{why}");
+    }
+
+    #[test]
+    fn entries_are_objected_to_that_name_their_script_as_the_kernel_does_not_look_for_it() {
+        let marks = |argument: &str| Marks {
+            argument: Some(argument.to_owned()),
+            ..Marks::default()
+        };
+        let script = marks("/opt/a/b/c/d/x.py");
+        let objects = |marks: &Marks, words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            marks.objection_to_entry("", &words).is_some()
+        };
+        for (words, is_objected_to) in [
+            (&["-u", "/opt/a/b/c/d/x.py"][..], false),
+            (&["b/c/d/x.py"], false),
+            (&["./x.py", "--full"], false),
+            (&["-c", "cd .. && exec python3 d/x.py"], false),
+            // The path was named, and no entry.
+            (&[], false),
+            (&["a/b/c/d/x.py"], true),
+            (&["../d/x.py"], true),
+            (&["--file=/opt/a/b/c/d/x.py"], true),
+        ] {
+            assert_eq!(objects(&script, words), is_objected_to, "{words:?}");
+        }
+        // Names are told by their launchers' rules.
+        assert!(!objects(&marks("org.gimp.GIMP"), &["run", "x"]));
+        assert!(!objects(&Marks::default(), &["x"]));
     }
 }

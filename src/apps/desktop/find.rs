@@ -129,6 +129,7 @@ impl Menu<'_> {
             name: base_name(file.as_os_str()).to_string_lossy().into_owned(),
             names: executed_names(&identity.program),
             identity,
+            arguments: Vec::new(),
         };
         let apps = || self.apps().map(|(_, app)| app);
         let mut fitting: Vec<&DesktopApp> = apps()

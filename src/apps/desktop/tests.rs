@@ -188,6 +188,22 @@ fn other_entries_are_left_out_with_the_reason() {
 }
 
 #[test]
+fn an_app_that_stands_behind_what_is_recorded_of_a_launch_is_left_out() {
+    let system = TestSystem::with(&["java", "app"]);
+    let class_path = |bytes: usize| format!("Exec=java -cp {} a.b.Main", "x".repeat(bytes));
+    system.entry("share/short.desktop", "X", &class_path(3000));
+    system.entry("share/long.desktop", "X", &class_path(8 << 10));
+    // What a program of its own is given tells nothing.
+    let words = format!("Exec=app {}", "x".repeat(8 << 10));
+    system.entry("share/own.desktop", "X", &words);
+    let entries = system.entries();
+    check_left_out(&entries, &[("long", "behind more than 4096 bytes")]);
+    let keys = apps(&entries).into_iter();
+    let keys: Vec<_> = keys.map(|(_, app)| app.identity.key.to_string()).collect();
+    assert_eq!(keys, [&system.key("app"), "java:a.b.Main"]);
+}
+
+#[test]
 fn hostile_files_are_neither_opened_nor_waited_for() {
     let system = TestSystem::with(&["app"]);
     let at = |name: &str| system.at(&format!("share/{name}.desktop"));

@@ -120,17 +120,18 @@ pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<
             installed_record(app, rules, user.is_none(), &mounts)?
         }
     };
-    match record.marks.objection() {
-        Some(why) => Err(ControlError::Refused(format!(
-            "launches of {app} cannot be seen: {why}"
-        ))),
-        None => {
-            if record.marks.argument.is_none() {
-                record.marks.interpreters = interpreters(Path::new(&record.key.id), rules, &mounts);
-            }
-            Ok(record)
-        }
+    if record.marks.argument.is_none() {
+        record.marks.interpreters = interpreters(Path::new(&record.key.id), rules, &mounts);
     }
+    match record.marks.objection(&record.key.id) {
+        Some(why) => Err(unseen(app, &why)),
+        None => Ok(record),
+    }
+}
+
+/// The answer for an app whose launches would not be recognised.
+fn unseen(app: &str, why: &str) -> ControlError {
+    ControlError::Refused(format!("launches of {app} cannot be seen: {why}"))
 }
 
 /// Base names of the interpreters that a script may be given to: that of its first line, and the usual one of that kind.
@@ -189,6 +190,13 @@ fn own_record(app: &str, rules: &Rules, uid: u32, mounts: &MountTable) -> Answer
         return Err(unknown());
     }
     let refused = |why: &str| ControlError::Refused(format!("{app}: {why}"));
+    // His command has read it already, and has asked for what it starts.
+    if found.path.file_name().is_some_and(desktop::is_entry_name) {
+        return Err(refused(
+            "entries in your home can name programs only, your own or those of all users, and not what a launcher such as java \
+             or wine starts: an entry for all users (/usr/local/share/applications) can",
+        ));
+    }
     if stat.st_mode & 0o111 == 0 {
         return Err(refused(
             "it cannot be executed: name the program that is, or make it one (chmod +x)",
@@ -232,8 +240,14 @@ fn installed_record(
             ))
         })?;
     }
-    Record::of_installed(&found.identity, found.name, &found.names, added)
-        .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
+    let record = Record::of_installed(&found.identity, found.name, &found.names, added)
+        .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))?;
+    let marks = &record.marks;
+    match marks.objection_to_entry(&record.key.id, &found.arguments) {
+        // Why it is too long comes first: a whole path would not help.
+        Some(why) if marks.objection(&record.key.id).is_none() => Err(unseen(app, &why)),
+        _ => Ok(record),
+    }
 }
 
 /// What is said of an app that is not learned yet, and prefetched all the same.
@@ -243,7 +257,7 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
     let unclear = || profile?.unclear.clone();
     let (phase, why) = match record.managed.phase() {
         Phase::Learning { .. } => {
-            let objection = record.marks.objection();
+            let objection = record.marks.objection(&record.key.id);
             let why = objection.map(|why| format!("its launches cannot be seen: {why}"));
             // That somebody has asked for it hinders nothing.
             let again = record.managed.learned_again_for();
@@ -326,7 +340,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
         let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
-        for (name, mode) in [("game", 0o755), ("python3", 0o755), ("data", 0o644)] {
+        for (name, mode) in [
+            ("game", 0o755),
+            ("python3", 0o755),
+            ("data", 0o644),
+            ("wine.desktop", 0o644),
+        ] {
             fs::write(at(name), "").unwrap();
             fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
         }
@@ -340,7 +359,11 @@ mod tests {
         );
         assert_eq!(by_link.marks.names, ["game", "play"]);
         assert_eq!(new("game").unwrap().marks.names, ["game"]);
-        for (name, part) in [("python3", "starts other programs"), ("data", "chmod +x")] {
+        for (name, part) in [
+            ("python3", "starts other programs"),
+            ("data", "chmod +x"),
+            ("wine.desktop", "can name programs only"),
+        ] {
             let Err(ControlError::Refused(why)) = new(name) else {
                 panic!("{name}");
             };
