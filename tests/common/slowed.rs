@@ -20,11 +20,11 @@ impl Slowed {
         let files: Vec<String> = (0..2).map(|file| format!("/data/{file}")).collect();
         let read = format!("cat {}", files.join(" "));
         leave_out_data(root, &files, &read);
-        Some((Slowed::by_drive(root.image.device())?, files, read))
+        Some((Slowed::by_drive(root.image.device(), 1)?, files, read))
     }
 
-    /// Processes that get one read request in a second from this drive.
-    pub fn by_drive(device: &Path) -> Option<Slowed> {
+    /// Processes that get so many read requests in a second from this drive.
+    pub fn by_drive(device: &Path, reads: u32) -> Option<Slowed> {
         let id = rustix::fs::stat(device).unwrap().st_rdev;
         let (major, minor) = (major(id), minor(id));
         Slowed::by(
@@ -32,10 +32,10 @@ impl Slowed {
                 "blkio",
                 &[(
                     "blkio.throttle.read_iops_device",
-                    &format!("{major}:{minor} 1"),
+                    &format!("{major}:{minor} {reads}"),
                 )],
             ),
-            ("io", ("io.max", &format!("{major}:{minor} riops=1"))),
+            ("io", ("io.max", &format!("{major}:{minor} riops={reads}"))),
         )
     }
 

@@ -137,7 +137,7 @@ fn a_launch_ends_the_reading_and_is_prefetched() {
         return;
     };
     prepare(&image, "");
-    let Some(slowed) = Slowed::by_drive(image.root.image.device()) else {
+    let Some(slowed) = Slowed::by_drive(image.root.image.device(), 10) else {
         return;
     };
     let _user = LoggedIn::new(USER);
