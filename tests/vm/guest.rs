@@ -21,6 +21,7 @@ use crate::compare::{Page, found_in, log_of, recall, size};
 use crate::facts::{Facts, MARK};
 use crate::service;
 use crate::waits;
+use common::reads::reads_of_launch;
 
 /// The product's program, which the host sends along.
 pub const PARALFETCH: &str = "./paralfetch";
@@ -126,24 +127,12 @@ pub fn main() {
 
 /// Read requests to the drive of one launch with empty caches, after these preparations.
 fn reads_of(prepare: impl FnOnce()) -> u64 {
-    let dev = fs::metadata(ROOT).unwrap().dev();
-    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-    // The first field is the number of read requests (Documentation/block/stat.rst).
-    let reads = || -> u64 {
-        let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap();
-        stat.split_whitespace().next().unwrap().parse().unwrap()
-    };
-    let chroot = |args: &[&str]| {
-        let status = Command::new("chroot").args(args).status().unwrap();
-        assert!(status.success(), "{args:?}: {status}");
-    };
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     // What chroot itself reads is no part of the app.
-    chroot(&["/", "true"]);
+    let status = Command::new("chroot").args(["/", "true"]).status().unwrap();
+    assert!(status.success(), "{status}");
     prepare();
-    let before = reads();
-    chroot(&[ROOT, APP[0], APP[1]]);
-    reads() - before
+    reads_of_launch(Path::new(ROOT), &APP)
 }
 
 /// Makes the app's system.
