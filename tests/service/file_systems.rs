@@ -19,7 +19,7 @@ use common::{LoopFs, until};
 pub const SIZE_MB: u64 = 320;
 
 /// An image with an app that a service has learned and prefetched.
-pub fn learned(image: impl FnOnce() -> Image) -> Option<(Image, Turn)> {
+fn learned(image: impl FnOnce() -> Image) -> Option<(Image, Turn)> {
     let (image, turn) = set_up_on(image)?;
     image.enable("app");
     let mut service = image.start();

@@ -10,9 +10,9 @@ use paralfetch::drive::drop_caches;
 use paralfetch::model::{OperationKind, PrefetchReport, Profile};
 use rustix::mount::{MountFlags, mount};
 
-use crate::Turn;
-use crate::file_systems::{SIZE_MB, learned};
-use crate::running::{Image, make_pipe};
+use crate::file_systems::SIZE_MB;
+use crate::running::{Image, WAIT, make_pipe};
+use crate::{Turn, set_up_on};
 use common::reads::{prefetched, profile, reads_of_launch};
 use common::root::Root;
 use common::{LoopFs, Mounted};
@@ -27,7 +27,7 @@ const LOOKS_UP: &str =
 
 /// An image of this type, with an app that looks names up, which a service has learned and prefetched.
 fn looking_up_on(fs_type: &'static str) -> Option<(Image, Turn)> {
-    learned(|| {
+    let (image, turn) = set_up_on(|| {
         let image = Image::of(Root::on(LoopFs::of_type(fs_type, SIZE_MB, &[])));
         for directory in 0..DIRECTORIES {
             let directory = image.root.path().join(format!("names/{directory}"));
@@ -37,9 +37,24 @@ fn looking_up_on(fs_type: &'static str) -> Option<(Image, Turn)> {
             }
             symlink("../../data/1", directory.join("link")).unwrap();
         }
-        image.script("app", LOOKS_UP);
+        image.script("app", &format!("{WAIT}; {LOOKS_UP}"));
         image
-    })
+    })?;
+    image.enable("app");
+    let mut service = image.start();
+    service.ready_to_learn();
+    image.hold();
+    let app = image.spawn("app");
+    // Listings are seen from here on.
+    service.line(&["recording"]);
+    image.let_end();
+    app.succeed();
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    image.until_stored("app");
+    image.prefetch_in_the_end(&mut service, "app");
+    service.stop();
+    Some((image, turn))
 }
 
 /// Prefetches this profile, and counts what the launch reads after that.

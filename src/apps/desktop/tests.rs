@@ -188,6 +188,13 @@ fn other_entries_are_left_out_with_the_reason() {
 }
 
 #[test]
+fn as_much_is_recorded_of_arguments_as_the_kernel_side_reports() {
+    let interface = include_str!("../../kernel/bpf/intf.h");
+    let defined = format!("#define PF_ARGV_MAX {RECORDED_BYTES}\n");
+    assert!(interface.contains(&defined));
+}
+
+#[test]
 fn an_app_that_stands_behind_what_is_recorded_of_a_launch_is_left_out() {
     let system = TestSystem::with(&["java", "app"]);
     let class_path = |bytes: usize| format!("Exec=java -cp {} a.b.Main", "x".repeat(bytes));
