@@ -112,8 +112,11 @@ fn a_report_names_each_miss_with_its_reason() {
     for miss in of_tree.iter().filter(|miss| miss["path"] != "/log") {
         let reason = miss["reason"].as_str().unwrap();
         let is_bitmap = miss["block"] == "block-bitmap";
+        // Which pages of a library are used may depend on which of two processes gets a processor first.
+        let path = miss["path"].as_str().unwrap_or_default();
+        let is_of_library = path.starts_with("/lib") && reason == "not-in-profile";
         assert!(
-            ["late", "read-around"].contains(&reason) || is_bitmap,
+            ["late", "read-around"].contains(&reason) || is_bitmap || is_of_library,
             "{miss}"
         );
     }
