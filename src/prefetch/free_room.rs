@@ -13,6 +13,8 @@ const LEAST_RESERVE: u64 = 64 << 20;
 /// has the drive below make another.
 const OTHERS_READS: u64 = 4 << 20;
 
+const UNKNOWN: &str = "the kernel does not tell how much memory is free";
+
 /// Why no more is to be read ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoRoom {
@@ -40,7 +42,7 @@ impl<L: FnMut() -> Option<VmCounters>> FreeRoom<L> {
     /// # Errors
     /// Why there is none.
     pub fn new(budget: u64, total: u64, mut look: L) -> Result<Self, String> {
-        let begun = look().ok_or("the kernel does not tell how much memory is free")?;
+        let begun = look().ok_or(UNKNOWN)?;
         let room = FreeRoom {
             look,
             begun,
@@ -60,8 +62,10 @@ impl<L: FnMut() -> Option<VmCounters>> FreeRoom<L> {
             return None;
         }
         self.looked_at = own_bytes;
-        let now = (self.look)()?;
-        self.judge(now, own_bytes)
+        match (self.look)() {
+            Some(now) => self.judge(now, own_bytes),
+            None => Some(NoRoom::Full(UNKNOWN.to_owned())),
+        }
     }
 
     fn judge(&self, now: VmCounters, own_bytes: u64) -> Option<NoRoom> {
@@ -132,6 +136,18 @@ mod tests {
             matches!(disturbed, Some(NoRoom::Disturbed(_))),
             "{disturbed:?}"
         );
+    }
+
+    #[test]
+    fn reading_ends_when_nothing_is_known_any_more() {
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            (looks == 1).then(|| counters(2 * GIB, 0, 0))
+        };
+        let mut room = FreeRoom::new(GIB, 4 * GIB, look).unwrap();
+        assert_eq!(room.read(STRIDE - 1), None);
+        assert!(matches!(room.read(STRIDE), Some(NoRoom::Full(_))));
     }
 
     #[test]
