@@ -28,8 +28,8 @@ pub struct PublicNode {
     pub fd: OwnedFd,
     /// Which it is.
     pub node: OpenNode,
-    /// Its type, size and times.
-    pub stat: Stat,
+    /// Its size, times and permissions.
+    stat: Stat,
 }
 
 /// Why a path leads to nothing that counts, as the end of a sentence.
@@ -85,15 +85,15 @@ impl<'a> PublicTree<'a> {
             if matches!(name, "." | "..") {
                 return Err(NotPublic::Missing);
             }
-            if FileType::from_raw_mode(at.stat.st_mode) != FileType::Directory {
+            if at.node.kind != FileType::Directory {
                 return Err(NotPublic::Missing);
             }
-            self.check(&at, SEARCH)?;
+            check(&at, SEARCH)?;
             at = self.open_at(&at.fd, name)?;
         }
-        match FileType::from_raw_mode(at.stat.st_mode) {
-            FileType::RegularFile => self.check(&at, READ)?,
-            FileType::Directory => self.check(&at, READ | SEARCH)?,
+        match at.node.kind {
+            FileType::RegularFile => check(&at, READ)?,
+            FileType::Directory => check(&at, READ | SEARCH)?,
             FileType::Symlink => return Err(NotPublic::Link),
             _ => return Err(NotPublic::Special),
         }
@@ -102,24 +102,28 @@ impl<'a> PublicTree<'a> {
 
     fn open_at(&self, dir: &OwnedFd, name: &str) -> Result<PublicNode, NotPublic> {
         let fd = openat(dir, name, O_LOOKUP, Mode::empty()).map_err(|_| NotPublic::Missing)?;
-        let stat = fstat(&fd).map_err(|_| NotPublic::Missing)?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        let node = OpenNode::of(&fd).map_err(|_| NotPublic::Missing)?;
+        // fstat(2) asks a server, which may not answer.
+        if !self.can_be_walked(&node) {
+            return Err(NotPublic::Elsewhere);
+        }
+        if node.kind == FileType::Symlink {
             return Err(NotPublic::Link);
         }
-        let node = OpenNode::of(&fd).map_err(|_| NotPublic::Missing)?;
+        let stat = fstat(&fd).map_err(|_| NotPublic::Missing)?;
         Ok(PublicNode { fd, node, stat })
     }
 
-    fn check(&self, at: &PublicNode, permission: u32) -> Result<(), NotPublic> {
-        let mount = u32::try_from(at.node.mount).ok();
+    fn can_be_walked(&self, node: &OpenNode) -> bool {
+        let mount = u32::try_from(node.mount).ok();
         let mount = mount.and_then(|id| self.mounts.by_id(id));
-        let is_walked = mount.is_none_or(|mount| Support::can_be_walked(&mount.fs_type));
-        if !is_walked {
-            return Err(NotPublic::Elsewhere);
-        }
-        let is_public = objection(&at.stat).is_none() && may(&at.fd, &at.stat, ANYBODY, permission);
-        is_public.then_some(()).ok_or(NotPublic::Private)
+        mount.is_none_or(|mount| Support::can_be_walked(&mount.fs_type))
     }
+}
+
+fn check(at: &PublicNode, permission: u32) -> Result<(), NotPublic> {
+    let is_public = objection(&at.stat).is_none() && may(&at.fd, &at.stat, ANYBODY, permission);
+    is_public.then_some(()).ok_or(NotPublic::Private)
 }
 
 #[cfg(test)]
@@ -175,5 +179,18 @@ mod tests {
             assert_eq!(tree.find(path).err(), expected, "{path}");
         }
         assert_eq!(tree.find("/open/file").unwrap().stat.st_size, 7);
+    }
+
+    #[test]
+    fn nothing_is_asked_of_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = openat(CWD, dir.path(), O_LOOKUP, Mode::empty()).unwrap();
+        let mount = OpenNode::of(&root).unwrap().mount;
+        let line = format!("{mount} 1 0:1 / / rw - fuse.sshfs server: rw\n");
+        let mounts = MountTable::parse(line.as_bytes());
+        let tree = PublicTree::open(dir.path(), &mounts).unwrap();
+        for path in ["/", "/absent"] {
+            assert_eq!(tree.find(path).err(), Some(NotPublic::Elsewhere), "{path}");
+        }
     }
 }
