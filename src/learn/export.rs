@@ -22,7 +22,7 @@ use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::present_devices;
 use crate::fs::public_tree::{PublicNode, PublicTree};
 use crate::fs::safe_open;
-use crate::model::{DriveClass, File, PAGE_SIZE, Place, Profile};
+use crate::model::{DriveClass, File, PAGE_SIZE, Place, Profile, is_person};
 use crate::profile::{FileVersion, PortableFile, PortableProfile, PortableRead, is_plain_path};
 
 /// Most bytes that are read of /etc/passwd.
@@ -30,12 +30,6 @@ const MOST_PASSWD: u64 = 1 << 20;
 
 /// Directories of which homes are known to be in, whatever /etc/passwd says.
 const HOMES: [&str; 2] = ["/home", "/root"];
-
-/// The user id of nobody, whose home is none.
-const NOBODY: u32 = 65534;
-
-/// The first user id of people.
-const FIRST_PERSON: u32 = 1000;
 
 /// A profile that travels, and what it lacks of the one that it was made of.
 #[derive(Debug)]
@@ -292,8 +286,7 @@ fn homes_in(passwd: &str) -> Vec<String> {
         let mut fields = line.split(':').skip(2);
         let uid: u32 = fields.next()?.parse().ok()?;
         let home = fields.nth(2)?.trim_end_matches('/');
-        let is_a_persons = uid == 0 || uid >= FIRST_PERSON && uid != NOBODY;
-        (is_a_persons && home.starts_with('/')).then(|| home.to_owned())
+        ((uid == 0 || is_person(uid)) && home.starts_with('/')).then(|| home.to_owned())
     };
     passwd.lines().filter_map(home).collect()
 }

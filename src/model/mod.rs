@@ -11,6 +11,7 @@ mod median;
 mod missed_requests;
 mod operation;
 mod params;
+mod person;
 mod prefetch_report;
 mod profile;
 pub(crate) mod ranges;
@@ -26,6 +27,7 @@ pub use median::{lower_median, median};
 pub use missed_requests::{MissKind, MissedRequests};
 pub use operation::{Operation, OperationKind};
 pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params, ReadOrder};
+pub use person::is_person;
 pub use prefetch_report::{EntryCount, PrefetchReport, Skipped};
 pub use profile::{
     DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,

@@ -51,7 +51,6 @@ pub use no_gain::{NoGainFacts, NoGainReason, why_no_gain};
 pub use obsolete::{Checked, Finding, check_files};
 pub use shield::{
     DriveLook, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState, WriteLimits,
-    is_person,
 };
 pub use took::{CompletionPage, took_us};
 pub use tuned_parameter::{TunedParameter, TuningRules};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::policy::is_person;
+use crate::model::is_person;
 
 /// Tasks wait if some of them did so for this share of the last 10 s, in percent (PSI, `avg10`).
 const WAITS: f64 = 1.0;

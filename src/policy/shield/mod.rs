@@ -18,4 +18,4 @@ mod limits;
 mod state;
 
 pub use limits::{DriveLook, WriteLimits};
-pub use state::{REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState, is_person};
+pub use state::{REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState};

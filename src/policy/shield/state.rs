@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::limits::{DriveLook, LAST_STEP, Verdict, WriteLimits, judge};
+use crate::model::is_person;
 
 /// For how long a launch, or a report that tasks wait, is a reason.
 pub const REASON_LASTS: Duration = Duration::from_secs(60);
@@ -26,17 +27,9 @@ const FIRST_MOMENTS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(1);
 /// Time between two looks that counts at most: the system may have been suspended.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
-/// The first user of a person, not of the system (login.defs(5)), and nobody, who is none.
-const FIRST_PERSON: u32 = 1000;
-const NOBODY: u32 = 65_534;
 /// Most drives, and most accounts for each.
 const MOST_DRIVES: usize = 8;
 const MOST_ACCOUNTS: usize = 16;
-
-/// Whether a user is a person. Those of a directory service (LDAP, Active Directory) have large numbers.
-pub fn is_person(uid: u32) -> bool {
-    uid >= FIRST_PERSON && uid != NOBODY
-}
 
 /// Whose reason: a user's, or where the kernel does not tell sessions apart the system's.
 type Account = Option<u32>;
