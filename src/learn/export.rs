@@ -18,9 +18,10 @@ use super::lookups::FilePaths;
 use super::named_blocks::{NamedBlocks, name_blocks};
 use super::probe::LiveProbe;
 use crate::fs::build_id::build_id;
+use crate::fs::handle::CachedFile;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::present_devices;
-use crate::fs::public_tree::{PublicNode, PublicTree};
+use crate::fs::public_tree::PublicTree;
 use crate::fs::safe_open;
 use crate::model::{DriveClass, File, PAGE_SIZE, Place, Profile, is_person};
 use crate::profile::{FileVersion, PortableFile, PortableProfile, PortableRead, is_plain_path};
@@ -70,7 +71,7 @@ pub fn export(sequence: &Profile) -> Result<ExportedProfile, String> {
     let is_late = || false;
     let class = |_| DriveClass::CommandQueuing;
     let mut probe = LiveProbe::new(&mounts, &class, SystemTime::now(), &is_late);
-    let (read, ancestors) = source.read_by_files(sequence, &exported.files, &mut probe);
+    let (read, ancestors) = source.read_by_files(sequence, &exported, &mut probe);
     let named = name_blocks(
         NamedBlocks {
             tree: &tree,
@@ -180,15 +181,14 @@ impl ExportSource<'_> {
                 return None;
             }
             let found = self.tree.find(&path).ok()?;
-            let is_it = (found.node.dev, found.node.ino) == (mount.dev, file.ino);
-            let size = found.stat.st_size.unsigned_abs();
-            (is_it && size == file.size)
-                .then(|| file_version(&found))?
-                .map(|version| PortableFile {
-                    path,
-                    size,
-                    version,
-                })
+            let found = CachedFile::open(&found.fd).ok().filter(|opened| {
+                (found.node.dev, opened.ino, opened.size) == (mount.dev, file.ino, file.size)
+            })?;
+            Some(PortableFile {
+                path,
+                size: found.size,
+                version: file_version(&found),
+            })
         })
     }
 
@@ -216,11 +216,11 @@ impl ExportSource<'_> {
         pages
     }
 
-    /// The pages of metadata that opening and reading these files needs, and the directories that lead to them.
+    /// The pages of metadata that opening and reading the exported files needs, and the directories that lead to them.
     fn read_by_files(
         &self,
         sequence: &Profile,
-        files: &[u32],
+        exported: &ExportedData,
         probe: &mut LiveProbe<'_>,
     ) -> (BTreeSet<(u64, u64)>, BTreeSet<String>) {
         let mut paths = FilePaths::new(self.mounts, sequence.app.uid);
@@ -231,7 +231,7 @@ impl ExportSource<'_> {
             }
         }
         let (mut read, mut directories) = (BTreeSet::new(), BTreeSet::from(["/".to_owned()]));
-        for &index in files {
+        for (&index, known) in exported.files.iter().zip(&exported.profile.files) {
             let file = &sequence.files[index as usize];
             let Some(mount) = &self.devices[usize::from(file.device)] else {
                 continue;
@@ -243,26 +243,19 @@ impl ExportSource<'_> {
             let data = pages_of.get(&index).into_iter().flatten();
             metadata.extend(data.flat_map(|pages| dependencies.of(pages)));
             read.extend(metadata.into_iter().flatten().map(|page| (dev, page)));
-            if let Some(known) = self.file(file) {
-                let ends = known.path.match_indices('/').skip(1);
-                directories.extend(ends.map(|(end, _)| known.path[..end].to_owned()));
-            }
+            let ends = known.path.match_indices('/').skip(1);
+            directories.extend(ends.map(|(end, _)| known.path[..end].to_owned()));
         }
         (read, directories)
     }
 }
 
 /// What tells this file from others of its size: its build ID, if it has one.
-pub(super) fn file_version(found: &PublicNode) -> Option<FileVersion> {
-    let (fd, stat) = safe_open::regular(&found.fd, OFlags::NOATIME).ok()??;
-    Some(match build_id(&fd) {
+pub(super) fn file_version(file: &CachedFile) -> FileVersion {
+    match build_id(&file.fd) {
         Some(id) => FileVersion::BuildId(id),
-        None => FileVersion::ModifiedNs(
-            stat.st_mtime
-                .saturating_mul(1_000_000_000)
-                .saturating_add(stat.st_mtime_nsec as i64),
-        ),
-    })
+        None => FileVersion::ModifiedNs(file.mtime_ns),
+    }
 }
 
 /// The homes of people and of root below this root directory.

@@ -9,16 +9,16 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{FileType, Mode, OFlags, openat};
+use rustix::fs::{FileType, OFlags};
 
 use super::export::file_version;
 use super::sequence::{Earlier, Observed, Sequence, resolve};
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
-use crate::fs::handle::inode_generation;
+use crate::fs::handle::{CachedFile, inode_generation};
 use crate::fs::mounts::MountTable;
 use crate::fs::node::OpenNode;
-use crate::fs::public_tree::{PublicNode, PublicTree};
-use crate::fs::safe_open;
+use crate::fs::public_tree::{NotPublic, PublicTree};
+use crate::fs::safe_open::directory_beneath;
 use crate::kernel::{EVERY_USER, Namespaces, own_namespace};
 use crate::model::{
     Access, App, By, DeviceParams, File, Hooks, InodeId, Learned, PathUse, Place, Profile,
@@ -29,6 +29,7 @@ use crate::schedule::{formula, main_device, schedule_for};
 
 /// How long the files and paths of a profile may be looked up.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
+const TOO_LATE: &str = "finding its files and paths on the drive took too long";
 
 /// Share of the bytes, in percent, below which a profile is of another version of the app.
 const LEAST_PERCENT: u64 = 50;
@@ -101,7 +102,9 @@ pub fn import(
     let root = place.root.as_deref().unwrap_or(Path::new("/"));
     let tree = PublicTree::open(root, &mounts)
         .map_err(|error| format!("cannot open {}: {error}", root.display()))?;
-    let (files, fit) = fitting_files(portable, &tree);
+    let until = Instant::now() + LOOKUP_LIMIT;
+    let is_late = || Instant::now() >= until;
+    let (files, fit) = fitting_files(portable, &tree, &is_late).ok_or(TOO_LATE)?;
     if !fit.is_enough() {
         return Err(format!(
             "it is of another version of the app: {}",
@@ -124,11 +127,8 @@ pub fn import(
         earlier: &Earlier::default(),
         uid: EVERY_USER,
     };
-    let until = Instant::now() + LOOKUP_LIMIT;
-    let is_late = || Instant::now() >= until;
     let class = |dev| formula::class(&costs(dev));
-    let sequence = resolve(&observed, &mounts, &class, &is_late)
-        .ok_or("finding its files and paths on the drive took too long")?;
+    let sequence = resolve(&observed, &mounts, &class, &is_late).ok_or(TOO_LATE)?;
     let main = main_device(&sequence.log).ok_or("its files lie on no supported file system")?;
     let main = &sequence.devices[main];
     let params = formula::params(&costs(main.dev), true);
@@ -168,14 +168,18 @@ pub fn import(
     Ok((profile, fit))
 }
 
-/// The files of a profile that are the same here, in its order, and how many.
+/// The files of a profile that are the same here, in its order, and how many; `None` if that takes too long.
 fn fitting_files(
     portable: &PortableProfile,
     tree: &PublicTree<'_>,
-) -> (Vec<Option<InodeId>>, ProfileFit) {
+    is_late: &dyn Fn() -> bool,
+) -> Option<(Vec<Option<InodeId>>, ProfileFit)> {
     let mut fit = ProfileFit::default();
     let mut files = Vec::new();
     for (file, bytes) in portable.files.iter().zip(portable.bytes_by_file()) {
+        if is_late() {
+            return None;
+        }
         let found = fitting(file, tree);
         let fits = u64::from(found.is_ok());
         fit.files.0 += fits;
@@ -187,27 +191,25 @@ fn fitting_files(
         }
         files.push(found.ok());
     }
-    (files, fit)
+    Some((files, fit))
 }
 
 fn fitting(file: &PortableFile, tree: &PublicTree<'_>) -> Result<InodeId, String> {
     let found = tree.find(&file.path).map_err(|why| why.to_string())?;
-    let is_file = FileType::from_raw_mode(found.stat.st_mode) == FileType::RegularFile;
-    if !is_file || found.stat.st_size.unsigned_abs() != file.size {
+    if found.node.kind != FileType::RegularFile {
+        return Err(NotPublic::Special.to_string());
+    }
+    let opened = CachedFile::open(&found.fd).map_err(|_| "not to be opened")?;
+    if opened.size != file.size {
         return Err("of another size".to_owned());
     }
-    if file_version(&found).as_ref() != Some(&file.version) {
+    if file_version(&opened) != file.version {
         return Err("of another version".to_owned());
     }
-    inode(&found).ok_or_else(|| "not to be opened".to_owned())
-}
-
-fn inode(found: &PublicNode) -> Option<InodeId> {
-    let (fd, _) = safe_open::regular(&found.fd, OFlags::NOATIME).ok()??;
-    Some(InodeId {
+    Ok(InodeId {
         dev: found.node.dev,
         ino: found.node.ino,
-        generation: inode_generation(&fd).unwrap_or(0),
+        generation: inode_generation(&opened.fd).unwrap_or(0),
     })
 }
 
@@ -281,7 +283,7 @@ fn path_uses(
         let Ok(found) = tree.find(&listing.path) else {
             continue;
         };
-        if FileType::from_raw_mode(found.stat.st_mode) == FileType::Directory {
+        if found.node.kind == FileType::Directory {
             uses.push(PathUse {
                 from: directory_inode(&found.fd, &found.node),
                 from_mount: mount_number(&found.node),
@@ -300,8 +302,7 @@ fn mount_number(node: &OpenNode) -> u32 {
 }
 
 fn directory_inode(fd: impl AsFd, node: &OpenNode) -> InodeId {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = openat(fd, ".", flags, Mode::empty()).ok();
+    let opened = directory_beneath(fd, ".", OFlags::empty()).ok();
     InodeId {
         dev: node.dev,
         ino: node.ino,
