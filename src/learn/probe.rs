@@ -204,14 +204,15 @@ impl<'a> LiveProbe<'a> {
         Dependencies::new(block, &nodes.unwrap_or_default(), ext4.block_size())
     }
 
-    /// Whether metadata of the device are read as its blocks: its file system has them there, and it can be read.
-    pub fn reads_blocks(&mut self, dev: u64) -> bool {
+    /// Whether the blocks of the device that a look-up reads can be found: by the layout of its file system, if it can be
+    /// read.
+    pub fn finds_blocks(&mut self, dev: u64) -> bool {
         self.device(dev).is_ok_and(|fs| fs.ext4.is_some())
     }
 
     /// A device whose file system is served.
-    pub fn served(&mut self, dev: u64) -> Option<Device> {
-        self.device(dev).ok().map(|fs| Device::clone(&fs.device))
+    pub fn served(&mut self, dev: u64) -> Option<Rc<Device>> {
+        self.device(dev).ok().map(|fs| Rc::clone(&fs.device))
     }
 
     /// Asks the file system on a device about its metadata. `None` if it cannot tell, which is warned about,

@@ -187,7 +187,7 @@ pub fn implied_reads(
 
     let mut accesses = Vec::new();
     for ((path, _), need) in needs {
-        if !probe.reads_blocks(need.dev()) {
+        if !probe.finds_blocks(need.dev()) {
             operations.add(&need, paths[path].time_ns);
             continue;
         }

@@ -75,29 +75,26 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Adds an operation, unless its file system is not served or the device table is full.
-    fn add_operation(
-        &mut self,
-        operation: FsOperation,
-        time_us: u64,
-        served: impl FnOnce(u64) -> Option<Device>,
-    ) {
-        let of_dev = |device: &Device| device.dev == operation.dev;
-        let known = self.devices.iter().position(of_dev);
-        let Ok(device) = u16::try_from(known.unwrap_or(self.devices.len())) else {
+    /// The device's index in the device table, into which it is taken; `None` if the table is full.
+    fn device_number(&mut self, device: &Device) -> Option<u16> {
+        let known = self.devices.iter().position(|it| it.dev == device.dev);
+        let number = u16::try_from(known.unwrap_or(self.devices.len())).ok()?;
+        if known.is_none() {
+            self.devices.push(device.clone());
+        }
+        Some(number)
+    }
+
+    /// Adds an operation on this device, unless the device table is full.
+    fn add_operation(&mut self, operation: FsOperation, device: &Device, start_ns: u64) {
+        let Some(device) = self.device_number(device) else {
             return;
         };
-        if known.is_none() {
-            let Some(served) = served(operation.dev) else {
-                return;
-            };
-            self.devices.push(served);
-        }
         self.operations.push(Operation {
             device,
             path: operation.path,
             kind: operation.kind,
-            time_us,
+            time_us: operation.time_ns.saturating_sub(start_ns) / 1000,
         });
     }
 }
@@ -158,9 +155,9 @@ pub fn resolve(
     let mut ask = |key, pages: &[_], windows: &[_]| probe.look_at(key, pages, windows);
     let mut sequence = resolve_with(&observed, &mut ask);
     for operation in operations {
-        let served = |dev| probe.served(dev);
-        let since_ns = operation.time_ns.saturating_sub(observed.start_ns);
-        sequence.add_operation(operation, since_ns / 1000, served);
+        if let Some(device) = probe.served(operation.dev) {
+            sequence.add_operation(operation, &device, observed.start_ns);
+        }
     }
     sequence.report.paths = counts;
     sequence.report.warnings = probe.warnings;

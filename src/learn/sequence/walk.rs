@@ -185,7 +185,7 @@ impl<'a> SequenceBuilder<'a> {
 
     /// Logs pages of a device's metadata that are new to the sequence.
     fn log_metadata(&mut self, at: FileAccess<'_>, pages: Range<u64>, is_looked_up: bool) {
-        let Some(device) = self.device_number(at.device) else {
+        let Some(device) = self.sequence.device_number(at.device) else {
             return;
         };
         if is_looked_up {
@@ -238,22 +238,11 @@ impl<'a> SequenceBuilder<'a> {
         placed
     }
 
-    /// The device's index in the device table; `None` if the table is full.
-    fn device_number(&mut self, device: &Device) -> Option<u16> {
-        let devices = &mut self.sequence.devices;
-        let known = devices.iter().position(|known| known.dev == device.dev);
-        let number = u16::try_from(known.unwrap_or(devices.len())).ok()?;
-        if known.is_none() {
-            devices.push(device.clone());
-        }
-        Some(number)
-    }
-
     /// The file's index in the file table; `None` if the device table is full.
     fn file_number(&mut self, at: FileAccess<'a>) -> Option<u32> {
         let (file, facts) = (at.file, &at.file.facts);
         if self.walked[at.number].number.is_none() {
-            let device = self.device_number(at.device)?;
+            let device = self.sequence.device_number(at.device)?;
             let known = self.observed.earlier.known(file.key);
             let known_path = known.and_then(|known| known.path_of(file.key, facts));
             // The accesses of 2^32 files would not fit into memory.

@@ -102,7 +102,7 @@ impl<'a> SequenceBuilder<'a> {
             }
             self.walked[at.number].covered.insert(pages.clone());
             if !at.file.is_file() {
-                if let Some(device) = self.device_number(at.device) {
+                if let Some(device) = self.sequence.device_number(at.device) {
                     let entry = metadata_entry(device, pages, at.time_us);
                     self.kept_metadata.push((entry, used_s));
                 }
