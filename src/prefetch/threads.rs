@@ -15,7 +15,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(5);
 /// How long it does once it is to end, and how often it looks: less than half of what [`super::Prefetch::finish`] waits.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Called by each helping thread, with `true` before its first step and with `false` after its last.
+/// Called by each helping thread, with `true` before its first step and with `false` after its last, also if that panics.
 pub type ThreadNotice = Arc<dyn Fn(bool) + Send + Sync>;
 
 /// Helping threads.
@@ -38,14 +38,12 @@ impl HelpingThreads {
             *self.running() += 1;
             let thread = Builder::new().name(THREAD_NAME.to_owned());
             let started = thread.spawn_scoped(scope, move || {
+                let _ = raise_io_priority();
+                let tell = |begins| notice.map(|notice| notice(begins));
+                tell(true);
                 // The message was printed. Without this, the prefetch thread would panic as well, and wait for it before.
-                let _ = catch_unwind(AssertUnwindSafe(|| {
-                    let _ = raise_io_priority();
-                    let tell = |begins| notice.map(|notice| notice(begins));
-                    tell(true);
-                    work();
-                    tell(false);
-                }));
+                let _ = catch_unwind(AssertUnwindSafe(work));
+                tell(false);
                 self.end();
             });
             if started.is_err() {
@@ -117,8 +115,8 @@ mod tests {
             (left, told_by_then)
         });
         assert!(left.is_some());
-        assert_eq!(told_by_then, 42, "two have said that they end");
+        assert_eq!(told_by_then, 43, "three have said that they end");
         assert_eq!(threads.wait(steps, || false), 0);
-        assert_eq!(told.load(Ordering::Relaxed), 43);
+        assert_eq!(told.load(Ordering::Relaxed), 44);
     }
 }
