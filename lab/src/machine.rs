@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use paralfetch::drive::{Knobs, restore_leftovers};
+use paralfetch::drive::{Knobs, restore_leftovers, total_memory};
 use paralfetch::learn::keeper_command;
 
 use crate::record::Session;
@@ -120,7 +120,7 @@ impl Awake {
 /// # Errors
 /// When the number of processors is not known.
 pub fn session(device: &str, drive: String) -> Result<Session> {
-    let gib = (memory_bytes() as f64 / (1u64 << 30) as f64).round();
+    let gib = (total_memory() as f64 / (1u64 << 30) as f64).round();
     let processors = std::thread::available_parallelism()?;
     Ok(Session {
         started: now(),
@@ -134,12 +134,6 @@ pub fn session(device: &str, drive: String) -> Result<Session> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Session::default()
     })
-}
-
-/// The machine's memory, in bytes.
-pub fn memory_bytes() -> u64 {
-    let memory = rustix::system::sysinfo();
-    memory.totalram * u64::from(memory.mem_unit)
 }
 
 /// Seconds since the epoch.

@@ -67,6 +67,12 @@ impl Memory {
     }
 }
 
+/// The system's memory, in bytes.
+pub fn total_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+}
+
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()

@@ -25,7 +25,7 @@ pub use measured::{
     KnownDrive, MeasuredDrive, MeasuredDrives, MeasuredDrivesError, costs_of, drives_of,
     known_drives,
 };
-pub use memory::{Memory, MemoryLimits};
+pub use memory::{Memory, MemoryLimits, total_memory};
 pub use page_out::{FileMapping, page_out_mapped};
 pub use probe::{ProbeError, ProbedDrive, probe, probe_drive};
 pub use sleep::SpinningDisks;

@@ -15,7 +15,7 @@ use super::operations::ScheduledOperations;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use super::sys::{raise_io_priority, take_idle_priority, thread_use};
 use super::threads::{HelpingThreads, ThreadNotice};
-use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs, VmCounters};
+use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs, VmCounters, total_memory};
 use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 use crate::fs::present::{present_devices, unclear};
@@ -366,12 +366,6 @@ fn report<R: FnMut(u64) -> Option<ScheduleEnd>>(
     report.calls = reader.requests.calls.load(Ordering::Relaxed);
     report.until_first = reader.requests.first.get().map(|first| *first - started);
     report
-}
-
-/// The system's memory, in bytes.
-fn total_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
 }
 
 /// Has the elevators of the profile's disks with heads favour nobody. Without that, the prefetch is only slower.

@@ -5,11 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use paralfetch::drive::total_memory;
 use rustix::fs::statvfs;
 use rustix::process::Pid;
 
 use super::work::Work;
-use crate::machine::memory_bytes;
 use crate::record::Launch;
 use crate::writes::background::{Background, Mark};
 use crate::writes::dirty::{self, Dirty};
@@ -105,5 +105,5 @@ impl Work {
 
 /// Size of the writer's file on a file system with so much room, in bytes.
 fn file_size(free: u64) -> Result<u64> {
-    Ok(dirty::file_size(&Dirty::read()?, memory_bytes()).min(free / SHARE))
+    Ok(dirty::file_size(&Dirty::read()?, total_memory()).min(free / SHARE))
 }

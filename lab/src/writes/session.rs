@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use paralfetch::drive::checkpoint_journal;
+use paralfetch::drive::{checkpoint_journal, total_memory};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::background::Background;
@@ -22,7 +22,7 @@ use super::writer::{Kind, WriterJob};
 use crate::drive::{Drive, DriveProfile, Scheduler};
 use crate::image::{MountPoint, Workplace};
 use crate::journal::Journal;
-use crate::machine::{self, Awake, memory_bytes, now};
+use crate::machine::{self, Awake, now};
 use crate::namespace::private_namespace;
 use crate::record::{Record, Session, Written};
 
@@ -118,7 +118,7 @@ fn measure(
     let dirty = Dirty::read()?;
     let bytes = asked
         .writer_bytes
-        .unwrap_or_else(|| dirty::file_size(&dirty, memory_bytes()));
+        .unwrap_or_else(|| dirty::file_size(&dirty, total_memory()));
     // Half as much again: blocks are free only once the journal says so.
     let drive = empty_drive(asked, bytes + bytes / 2 + ROOM, work.path(), &lab)?;
     let point = MountPoint::new(work.path())?;
