@@ -3,7 +3,7 @@
 use crate::fs::virtual_file;
 
 /// Some of /proc/vmstat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmCounters {
     /// Memory that holds nothing, in bytes.
     pub free_bytes: u64,
@@ -21,8 +21,7 @@ impl VmCounters {
     }
 
     fn parse(vmstat: &str) -> Option<Self> {
-        let mut found = VmCounters::default();
-        let (mut has_free, mut has_read) = (false, false);
+        let (mut free_bytes, mut read_bytes, mut scanned_pages) = (None, None, 0_u64);
         let page_bytes = rustix::param::page_size() as u64;
         for line in vmstat.lines() {
             let (name, value) = line.split_once(' ')?;
@@ -30,24 +29,22 @@ impl VmCounters {
                 continue;
             };
             match name {
-                "nr_free_pages" => {
-                    found.free_bytes = value.saturating_mul(page_bytes);
-                    has_free = true;
-                }
+                "nr_free_pages" => free_bytes = Some(value.saturating_mul(page_bytes)),
                 // In KiB, whatever a page has.
-                "pgpgin" => {
-                    found.read_bytes = value.saturating_mul(1024);
-                    has_read = true;
-                }
+                "pgpgin" => read_bytes = Some(value.saturating_mul(1024)),
                 // By kswapd, by who needs memory, and by khugepaged; older kernels have further zones' names.
                 "pgscan_anon" | "pgscan_file" => {}
                 name if name.starts_with("pgscan_") => {
-                    found.scanned_pages = found.scanned_pages.saturating_add(value);
+                    scanned_pages = scanned_pages.saturating_add(value);
                 }
                 _ => {}
             }
         }
-        (has_free && has_read).then_some(found)
+        Some(VmCounters {
+            free_bytes: free_bytes?,
+            scanned_pages,
+            read_bytes: read_bytes?,
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use super::devices::OpenDevice;
 use super::files::Files;
-use super::sys::cached_pages;
+use super::sys;
 use crate::model::{PAGE_SIZE, Place, Profile, Skipped, Span};
 
 /// Sampled entries of each kind.
@@ -61,7 +61,7 @@ fn is_cached(
     let cached = match span.place {
         Place::Metadata { device } => {
             let node = devices[usize::from(device)].as_ref().ok()?.node.as_ref()?;
-            cached_pages(node.as_fd(), offset, len)
+            sys::is_cached(node.as_fd(), offset, len)
         }
         Place::Data { file } => {
             let device = devices[files.device(file)].as_ref().ok()?;
@@ -70,12 +70,11 @@ fn is_cached(
             if span.end() > pages {
                 return None;
             }
-            cached_pages(fd, offset, len)
+            sys::is_cached(fd, offset, len)
         }
     };
     // Without cachestat(2) (before Linux 6.5) there is no cheap way to know.
-    let kernel_pages = len.div_ceil(rustix::param::page_size() as u64);
-    Some(cached.ok()? >= kernel_pages)
+    cached.ok()
 }
 
 #[cfg(test)]

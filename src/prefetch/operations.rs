@@ -119,7 +119,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    use rustix::fs::{CWD, FileType, Mode, mknodat, stat};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
     use crate::fs::mounts::{Mount, OpenMount};
@@ -173,8 +173,7 @@ mod tests {
     #[test]
     fn no_time_of_access_changes_and_nothing_but_a_directory_is_opened() {
         let root = tempfile::tempdir().unwrap();
-        let path = |name: &str| root.path().join(name);
-        let inside = path("inside");
+        let inside = root.path().join("inside");
         fs::create_dir_all(inside.join("below")).unwrap();
         fs::write(inside.join("file"), "content").unwrap();
         mknodat(CWD, inside.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -199,6 +198,5 @@ mod tests {
             }
         }
         assert_eq!(times(), before);
-        assert!(stat(path("inside")).is_ok());
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::devices::OpenDevice;
 use super::files::Files;
-use super::sys::{cached_pages, readahead, wait_for};
+use super::sys::{is_cached, readahead, wait_for};
 use crate::model::{PAGE_SIZE, Place, PrefetchEntry, PrefetchReport, Profile, Skipped, Span};
 
 /// Reads a schedule ahead in its order, by one thread or several, of which each takes the next request.
@@ -117,8 +117,8 @@ impl<'a, R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'a, R> {
     /// How the reading has ended, or stands. What threads that have not come back were reading is not counted.
     pub fn end(&self) -> (ScheduleEnd, PrefetchReport) {
         let progress = self.progress();
-        let end = progress.cut_short.clone();
-        let end = end.unwrap_or(ScheduleEnd::Complete);
+        let cut_short = progress.cut_short.clone();
+        let end = cut_short.unwrap_or(ScheduleEnd::Complete);
         (end, progress.report.clone())
     }
 
@@ -129,8 +129,7 @@ impl<'a, R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'a, R> {
 
     /// Has all threads end after the request that they are making.
     pub fn give_up(&self) {
-        let mut progress = self.progress();
-        progress.next = self.entries.len();
+        self.progress().next = self.entries.len();
     }
 
     /// How many entries the threads have taken.
@@ -204,7 +203,7 @@ impl<'a, R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'a, R> {
 }
 
 /// Takes the result of [`ScheduleReader::entry`] into the report.
-fn count(report: &mut PrefetchReport, request: &TakenRequest, result: Result<(u64, u64), Skipped>) {
+fn count(report: &mut PrefetchReport, request: &TakenRequest, result: ReadPages) {
     let (span, entries) = (request.span, request.entries as u64);
     let (done, missing, reason) = match result {
         Ok((done, 0)) => (done, 0, None),
@@ -285,15 +284,11 @@ impl<'a> Requests<'a> {
         }
         Ok(done)
     }
-}
 
-impl Requests<'_> {
     /// Makes one request, unless it is one of those that are made one by one and its pages are cached.
     fn request(&self, fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
-        let kernel_pages = len.div_ceil(rustix::param::page_size() as u64);
         // Before Linux 6.5 nobody knows; then the request reads nothing, and nothing is waited for.
-        let is_cached = || cached_pages(fd, offset, len).is_ok_and(|cached| cached >= kernel_pages);
-        if self.one_by_one && is_cached() {
+        if self.one_by_one && is_cached(fd, offset, len).unwrap_or(false) {
             return Ok(());
         }
         readahead(fd, offset, len)?;

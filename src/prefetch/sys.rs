@@ -25,6 +25,7 @@ pub fn readahead(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
 
 /// I/O priorities (linux/ioprio.h): the class in the highest 3 bits of 16, then the level, 0 being the highest.
 const BEST_EFFORT_0: libc::c_int = 2 << 13;
+const IDLE: libc::c_int = 3 << 13;
 const WHO_PROCESS: libc::c_int = 1;
 
 /// Gives the calling thread's requests the highest level of the ordinary class, for as long as it lives. Only bfq and
@@ -34,25 +35,23 @@ const WHO_PROCESS: libc::c_int = 1;
 /// # Errors
 /// As ioprio_set(2); the priority stays what it was.
 pub fn raise_io_priority() -> io::Result<()> {
-    // SAFETY: the call takes numbers only; 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, BEST_EFFORT_0) };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    set_io_priority(BEST_EFFORT_0)
 }
-
-const IDLE: libc::c_int = 3 << 13;
 
 /// Has the calling thread's requests wait behind everybody else's, for as long as it lives, and the thread itself behind
 /// other threads. Schedulers of drives that know no priorities do not heed the first.
 ///
 /// # Errors
-/// As ioprio_set(2) and setpriority(2); the priorities stay what they were.
+/// As ioprio_set(2) and setpriority(2); one of the two may have changed.
 pub fn take_idle_priority() -> io::Result<()> {
     rustix::process::setpriority_process(None, 19)?;
+    set_io_priority(IDLE)
+}
+
+/// Sets the I/O priority of the calling thread.
+fn set_io_priority(priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the call takes numbers only; 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, IDLE) };
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) };
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -106,11 +105,11 @@ pub fn has_cachestat() -> bool {
 /// The same number on every architecture since the table of system calls was unified.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// cachestat(2): how many pages (of the kernel's size) of a range in bytes are cached.
+/// cachestat(2): whether all pages of a range in bytes are cached.
 ///
 /// # Errors
 /// `Unsupported` before Linux 6.5; otherwise as the system call.
-pub fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
+pub fn is_cached(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<bool> {
     let range = [offset, len];
     // Cached, dirty, under writeback, evicted, recently evicted.
     let mut pages = [0_u64; 5];
@@ -128,7 +127,8 @@ pub fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(pages[0])
+    // Of the kernel's size, which may be larger than that of a profile.
+    Ok(pages[0] >= len.div_ceil(rustix::param::page_size() as u64))
 }
 
 #[cfg(test)]
