@@ -49,8 +49,8 @@ impl FsKind {
         self == FsKind::Ext4
     }
 
-    /// By how many threads pages are read ahead at most. Where readahead(2) itself waits for the drive, as btrfs does for
-    /// checksums, and both do for the extents of each file, one thread leaves the drive idle between its calls.
+    /// By how many threads pages are read ahead at most. readahead(2) itself may wait for the drive: on btrfs for checksums, on
+    /// all but ext4 for the extents of each file. Then one thread leaves the drive idle between its calls.
     pub fn page_threads(self) -> usize {
         match self {
             FsKind::Ext4 => 1,

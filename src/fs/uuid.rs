@@ -40,8 +40,8 @@ const BTRFS_IOC_INO_LOOKUP: libc::Ioctl = 0xd000_9412_u32 as libc::Ioctl;
 /// `BTRFS_FIRST_FREE_OBJECTID`: the inode number of a subvolume's root directory.
 pub const SUBVOLUME_ROOT: u64 = 256;
 
-/// `EROFS_SUPER_MAGIC_V1`: what statfs(2) calls an image that nobody writes.
-const IMAGES: [i64; 1] = [0xe0f5_e1e2];
+/// What statfs(2) calls an EROFS, an image that nobody writes.
+const EROFS_SUPER_MAGIC_V1: i64 = 0xe0f5_e1e2;
 
 /// ext4's `struct fsuuid`.
 #[repr(C)]
@@ -122,7 +122,7 @@ fn image_id(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
 pub fn fs_uuid(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
     let found = uuid_of(root);
     let is_known = found.as_ref().is_ok_and(|uuid| *uuid != [0; 16]);
-    match is_known || !IMAGES.contains(&fstatfs(root)?.f_type) {
+    match is_known || fstatfs(root)?.f_type != EROFS_SUPER_MAGIC_V1 {
         true => found,
         false => image_id(root),
     }

@@ -12,7 +12,7 @@ pub const MAX_BODY_BYTES: usize = 8 << 20;
 pub const MAX_ENTRIES: usize = 1 << 18;
 /// Most files.
 pub const MAX_FILES: usize = 1 << 16;
-/// Most operations; the largest launch measured asks for a sixtieth.
+/// Most operations: eight times as many as are learned of a launch.
 pub const MAX_OPERATIONS: usize = 1 << 16;
 /// Most devices.
 pub const MAX_DEVICES: usize = 256;
@@ -20,7 +20,8 @@ pub const MAX_DEVICES: usize = 256;
 pub const MAX_REVISIONS: usize = 1024;
 /// Longest path, in bytes (PATH_MAX of Linux, which counts the final NUL).
 pub const MAX_PATH: usize = 4095;
-/// Most bytes of all paths of files, and of operations, together; shared prefixes could otherwise multiply a small file.
+/// Most bytes of the paths of all files together, and as many of those of all operations; shared prefixes could otherwise
+/// multiply a small file.
 pub const MAX_PATH_BYTES: usize = 8 << 20;
 /// Longest name of a device or a file system, in bytes.
 const MAX_NAME: usize = 64;
