@@ -280,12 +280,14 @@ pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
     if (found.st_dev, found.st_ino) != (file.st_dev, file.st_ino) {
         return None;
     }
-    let mut path = mount.mount.root.clone();
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(relative.as_os_str().as_bytes());
-    Some(path)
+    Some(joined(&mount.mount.root, relative.as_os_str().as_bytes()))
+}
+
+/// The path of a name below a directory. An empty name is the directory itself.
+pub(crate) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let is_whole = directory.ends_with(b"/") || name.is_empty();
+    let between: &[u8] = if is_whole { b"" } else { b"/" };
+    [directory, between, name].concat()
 }
 
 #[cfg(test)]

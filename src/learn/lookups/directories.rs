@@ -129,7 +129,7 @@ impl Directories {
         let mount = self.mounts.by_id(u32::try_from(dir.mount).ok()?)?;
         let shown = std::fs::read_link(own_path(&dir.fd)).ok()?;
         let below = shown.strip_prefix(&mount.mount_point).ok()?;
-        Some(joined(&mount.root, below.as_os_str().as_bytes()))
+        Some(handle::joined(&mount.root, below.as_os_str().as_bytes()))
     }
 
     /// A directory that a trace names, in the mount that it was reached through if that is open; `None` if it is
@@ -261,11 +261,4 @@ impl Directories {
         };
         known.unwrap_or(ChildNode::Elsewhere)
     }
-}
-
-/// The path of a name below a directory. An empty name is the directory itself.
-pub fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let is_whole = directory.ends_with(b"/") || name.is_empty();
-    let between: &[u8] = if is_whole { b"" } else { b"/" };
-    [directory, between, name].concat()
 }

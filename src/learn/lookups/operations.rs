@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::directories::joined;
 use super::{Id, Need};
+use crate::fs::handle::joined;
 use crate::model::OperationKind;
 
 /// Most operations of a launch: fourteen times those of the largest one measured. A tree of links may lead to any number.
