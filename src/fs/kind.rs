@@ -34,17 +34,19 @@ impl FsKind {
             FsKind::Ext4 => "ext4",
             FsKind::Xfs => "XFS (pages, and metadata by look-ups)",
             FsKind::Btrfs => "btrfs (pages, and metadata by look-ups)",
-            FsKind::Erofs => "EROFS (pages, and metadata that a launch was seen to read)",
+            FsKind::Erofs => {
+                "EROFS (pages, metadata that a launch was seen to read, and others by look-ups)"
+            }
         }
     }
 
     /// Whether its metadata are read through the cache of its block device, so that they are seen there, and prefetched.
-    /// For the others, the launch's paths are looked up ahead ([`crate::model::Operation`]).
     pub fn has_metadata(self) -> bool {
         matches!(self, FsKind::Ext4 | FsKind::Erofs)
     }
 
-    /// Whether metadata that were not seen are found by its layout.
+    /// Whether metadata that were not seen are found by its layout. Where they are not, the launch's paths are looked up ahead
+    /// ([`crate::model::Operation`]).
     pub fn has_layout(self) -> bool {
         self == FsKind::Ext4
     }
