@@ -101,8 +101,8 @@ run_program() {
 
 # Parts that go on beside others: process of each name.
 declare -A BEHIND=()
-# Ends the log of one that has passed.
-BEHIND_PASSED="passed"
+# Last line of the log of one that has passed; no tool ends with it.
+BEHIND_PASSED="==> this part has passed"
 
 # behind NAME COMMAND…: begins a part that goes on beside others; what it says goes into a log of its own.
 behind() {
@@ -116,10 +116,12 @@ behind() {
 }
 
 # finish_behind NAME: waits for its verdict, which is read from its log: parts are subshells, which cannot wait for another's
-# child. The limit is for a process id that has passed to another process meanwhile.
+# child. The limit is for one that hangs, and for a process id that has passed to another process meanwhile.
 finish_behind() {
-    local log=$TARGET_DIR/$1.log
-    timeout "$((PROGRAM_MINUTES + 2))m" tail --pid="${BEHIND[$1]}" --lines=+1 --follow "$log"
+    local log=$TARGET_DIR/$1.log limit=$((PROGRAM_MINUTES + 2)) status=0
+    timeout "${limit}m" tail --pid="${BEHIND[$1]}" --lines=+1 --follow "$log" || status=$?
+    ((status != 124)) || die "it has not ended in $limit minutes: $log has what it says"
+    ((status == 0)) || return "$status"
     [[ $(tail --lines=1 "$log") == "$BEHIND_PASSED" ]]
 }
 

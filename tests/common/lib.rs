@@ -166,18 +166,27 @@ impl LoopFs {
     /// A file system of this type, made by its mkfs with further arguments, and mounted; of btrfs a subvolume, as
     /// distributions do.
     pub fn of_type(fs_type: &'static str, size_mb: u64, mkfs_args: &[&str]) -> LoopFs {
+        let mut image = LoopFs::without_image(fs_type);
+        make(fs_type, &image.file(), size_mb, mkfs_args);
+        image.attach();
+        image
+    }
+
+    /// A place for an image and its mount.
+    fn without_image(fs_type: &'static str) -> LoopFs {
         let directory = tempfile::tempdir_in(scratch()).unwrap();
-        let file = directory.path().join("image");
         fs::create_dir(directory.path().join("mnt")).unwrap();
-        make(fs_type, &file, size_mb, mkfs_args);
-        let mut image = LoopFs {
+        LoopFs {
             fs_type,
             directory,
             device: PathBuf::new(),
             mounted: None,
-        };
-        image.attach();
-        image
+        }
+    }
+
+    /// The image's file.
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("image")
     }
 
     /// An image that cannot be written, of this type and what `fill` puts into its root directory; made by its mkfs with
@@ -187,14 +196,7 @@ impl LoopFs {
         mkfs_args: &[&str],
         fill: impl FnOnce(&Path),
     ) -> LoopFs {
-        let directory = tempfile::tempdir_in(scratch()).unwrap();
-        fs::create_dir(directory.path().join("mnt")).unwrap();
-        let mut image = LoopFs {
-            fs_type,
-            directory,
-            device: PathBuf::new(),
-            mounted: None,
-        };
+        let mut image = LoopFs::without_image(fs_type);
         image.pack(mkfs_args, fill);
         image.attach();
         image
@@ -204,16 +206,15 @@ impl LoopFs {
     fn pack(&self, mkfs_args: &[&str], fill: impl FnOnce(&Path)) {
         let content = tempfile::tempdir_in(scratch()).unwrap();
         fill(content.path());
-        let image = self.directory.path().join("image");
         let mut mkfs = Command::new(format!("mkfs.{}", self.fs_type));
-        succeed(mkfs.args(mkfs_args).arg(image).arg(content.path()));
+        succeed(mkfs.args(mkfs_args).arg(self.file()).arg(content.path()));
     }
 
     /// Mounts another image that cannot be written in the place of this one.
     pub fn replace_read_only(&mut self, mkfs_args: &[&str], fill: impl FnOnce(&Path)) {
         self.mounted = None;
         detach(&std::mem::take(&mut self.device));
-        fs::remove_file(self.directory.path().join("image")).unwrap();
+        fs::remove_file(self.file()).unwrap();
         self.pack(mkfs_args, fill);
         self.attach();
     }
@@ -221,27 +222,19 @@ impl LoopFs {
     /// A copy of the whole drive, as dd(1) makes one, mounted elsewhere; on this loop device, once it is free, if one is given.
     pub fn copy(&self, device: Option<&Path>) -> LoopFs {
         self.sync();
-        let directory = tempfile::tempdir_in(scratch()).unwrap();
-        let of = |directory: &TempDir| directory.path().join("image");
+        let mut copy = LoopFs::without_image(self.fs_type);
         succeed(
             Command::new("cp")
                 .arg("--sparse=always")
-                .args([of(&self.directory), of(&directory)]),
+                .args([self.file(), copy.file()]),
         );
-        fs::create_dir(directory.path().join("mnt")).unwrap();
-        let mut copy = LoopFs {
-            fs_type: self.fs_type,
-            directory,
-            device: PathBuf::new(),
-            mounted: None,
-        };
         match device {
             None => copy.attach(),
             Some(device) => {
                 until("the loop device is free", || {
                     let mut losetup = Command::new("losetup");
                     losetup.arg("--direct-io=on").arg(device);
-                    let tried = losetup.arg(of(&copy.directory)).output().unwrap();
+                    let tried = losetup.arg(copy.file()).output().unwrap();
                     tried.status.success()
                 });
                 copy.device = device.to_owned();
@@ -293,9 +286,7 @@ impl LoopFs {
     /// Takes the drive away while it is in use, as somebody does who pulls out a plug: reads and writes fail from
     /// now on.
     pub fn pull_out(&self) {
-        let image = File::options()
-            .write(true)
-            .open(self.directory.path().join("image"));
+        let image = File::options().write(true).open(self.file());
         image.unwrap().set_len(0).unwrap();
     }
 
@@ -303,7 +294,7 @@ impl LoopFs {
     pub fn replace(&mut self, size_mb: u64, mkfs_args: &[&str]) {
         self.mounted = None;
         detach(&std::mem::take(&mut self.device));
-        let image = self.directory.path().join("image");
+        let image = self.file();
         fs::remove_file(&image).unwrap();
         make(self.fs_type, &image, size_mb, mkfs_args);
         self.attach();
@@ -341,11 +332,10 @@ impl LoopFs {
     }
 
     fn attach(&mut self) {
-        let image = self.directory.path().join("image");
         let mut losetup = Command::new("losetup");
         losetup
             .args(["--find", "--show", "--direct-io=on"])
-            .arg(&image);
+            .arg(self.file());
         self.device = PathBuf::from(succeed(&mut losetup).trim());
         self.mount();
     }
@@ -456,6 +446,13 @@ impl Drop for Mounted {
 
 fn detach(device: &Path) {
     run(Command::new("losetup").arg("--detach").arg(device));
+}
+
+/// Gives a file the time of modification of another, as files of one package have it wherever they are installed.
+pub fn copy_time(from: &Path, to: &Path) {
+    let time = fs::metadata(from).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(to).unwrap();
+    file.set_modified(time).unwrap();
 }
 
 /// What a program printed; it must succeed.

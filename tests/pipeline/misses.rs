@@ -21,6 +21,10 @@ const APP: [&str; 3] = [
     "read word < /go; cat /data/* /log; echo more >> /log",
 ];
 
+/// Misses of libraries' pages that the learned launch did not use, at most: which of two processes gets a processor first
+/// decides whether one is used.
+const OF_LIBRARIES: usize = 2;
+
 /// A root with what the app needs.
 fn prepared() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
     let (root, turn) = set_up()?;
@@ -109,17 +113,21 @@ fn a_report_names_each_miss_with_its_reason() {
         .iter()
         .filter(|miss| miss["reason"] != "other")
         .collect();
+    let mut of_libraries = 0;
     for miss in of_tree.iter().filter(|miss| miss["path"] != "/log") {
         let reason = miss["reason"].as_str().unwrap();
         let is_bitmap = miss["block"] == "block-bitmap";
-        // Which pages of a library are used may depend on which of two processes gets a processor first.
         let path = miss["path"].as_str().unwrap_or_default();
-        let is_of_library = path.starts_with("/lib") && reason == "not-in-profile";
+        if path.starts_with("/lib") && reason == "not-in-profile" {
+            of_libraries += 1;
+            continue;
+        }
         assert!(
-            ["late", "read-around"].contains(&reason) || is_bitmap || is_of_library,
+            ["late", "read-around"].contains(&reason) || is_bitmap,
             "{miss}"
         );
     }
+    assert!(of_libraries <= OF_LIBRARIES, "{of_tree:#?}");
     assert_eq!(totals["requests"], of_tree.len(), "{totals}");
     assert!(
         totals["launch_requests"].as_u64().unwrap() > FILES as u64,

@@ -2,32 +2,35 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::sync::MutexGuard;
 
 use paralfetch::drive::drop_caches;
 use paralfetch::model::Profile;
-use paralfetch::prefetch::{Prefetch, PrefetchOptions};
 use paralfetch::profile::{PortableProfile, Store};
 use serde_json::Value;
 
 use crate::known::{known, metadata_needed, metadata_of};
 use crate::set_up;
-use common::reads::{profile, reads_of_launch};
-use common::root::{FILES, Root, content, our_lines};
-use common::succeed;
+use common::reads::{prefetched, profile, reads_of_launch};
+use common::root::{FILES, PAGES, Root, content, our_lines};
+use common::{copy_time, succeed};
 
 /// Exports an app of an image; returns the file.
 fn export(root: &Root, app: &str) -> PathBuf {
     let file = root.state.path().join("exported.json");
-    let output = root
-        .paralfetch(&["export", "-o", file.to_str().unwrap(), app], &[])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    succeed(&mut root.paralfetch(&["export", "-o", file.to_str().unwrap(), app], &[]));
     file
+}
+
+/// An image with an app that was learned, and the file that it was exported to.
+fn exported() -> Option<(Root, PathBuf, MutexGuard<'static, ()>)> {
+    let (root, turn) = set_up()?;
+    root.learn(&[], &Root::READ_ALL);
+    let file = export(&root, "sh");
+    Some((root, file, turn))
 }
 
 /// What imports a file for the apps of an image.
@@ -47,8 +50,7 @@ fn imported(root: &Root, app: &str) -> Profile {
 fn reads_with(root: &Root, profile: Option<Profile>) -> u64 {
     drop_caches().unwrap();
     if let Some(profile) = profile {
-        let prefetch = Prefetch::start(move || Some(profile), PrefetchOptions::default()).unwrap();
-        let report = prefetch.finish_within(Duration::from_secs(60)).unwrap();
+        let report = prefetched(profile);
         assert!(
             report.refused.is_none() && report.skipped.is_empty(),
             "{report:?}"
@@ -65,39 +67,22 @@ fn lay_out_anew(root: &Root, other: &Root) {
     fs::create_dir(root.path().join("data")).unwrap();
     fs::write(root.path().join("padding"), content(0, 700)).unwrap();
     for file in (0..FILES).rev() {
-        fs::write(data(root, file), content(file, common::root::PAGES)).unwrap();
-        same_time(&data(other, file), &data(root, file));
+        fs::write(data(root, file), content(file, PAGES)).unwrap();
+        copy_time(&data(other, file), &data(root, file));
     }
     let ino = |root: &Root| fs::metadata(data(root, 3)).unwrap().ino();
     assert_ne!(ino(root), ino(other));
 }
 
-/// Gives a file the time of modification of another.
-fn same_time(from: &Path, to: &Path) {
-    let time = fs::metadata(from).unwrap().modified().unwrap();
-    File::options()
-        .write(true)
-        .open(to)
-        .unwrap()
-        .set_modified(time)
-        .unwrap();
-}
-
 #[test]
 fn a_profile_of_another_image_closes_nearly_what_one_learned_there_closes() {
-    let Some((first, _turn)) = set_up() else {
+    let Some((first, file, _turn)) = exported() else {
         return;
     };
-    first.learn(&[], &Root::READ_ALL);
-    let file = export(&first, "sh");
     let second = Root::new();
     lay_out_anew(&second, &first);
     // Of another version, and of another size.
-    fs::write(
-        second.path().join("data/7"),
-        content(8, common::root::PAGES),
-    )
-    .unwrap();
+    fs::write(second.path().join("data/7"), content(8, PAGES)).unwrap();
     fs::write(second.path().join("data/9"), content(9, 2)).unwrap();
 
     let said = succeed(&mut import(&second, &file));
@@ -110,8 +95,8 @@ fn a_profile_of_another_image_closes_nearly_what_one_learned_there_closes() {
     second.learn(&[], &Root::READ_ALL);
     let with_learned = reads_with(&second, Some(profile(&second, "sh")));
     let (closed, closable) = (
-        cold - with_imported.min(cold),
-        cold - with_learned.min(cold),
+        cold.saturating_sub(with_imported),
+        cold.saturating_sub(with_learned),
     );
     assert!(
         closable > 100 && closed * 10 >= closable * 9,
@@ -124,7 +109,6 @@ fn look_ups_travel_with_the_pages() {
     let Some((root, _turn)) = known() else {
         return;
     };
-    let private = root.path().join("data/child");
     root.learn(&[], &["/known"]);
     let text = fs::read(export(&root, "known")).unwrap();
     let portable = PortableProfile::parse(&text).unwrap();
@@ -133,7 +117,12 @@ fn look_ups_travel_with_the_pages() {
         .iter()
         .map(|file| file.path.as_str())
         .collect();
-    for path in ["/known", "/data/plain", "/deep/a/b/c/d/e/file"] {
+    for path in [
+        "/known",
+        "/data/plain",
+        "/data/child",
+        "/deep/a/b/c/d/e/file",
+    ] {
         assert!(paths.contains(&path), "{path}: {paths:?}");
     }
     let listed: Vec<&str> = portable
@@ -168,8 +157,7 @@ fn look_ups_travel_with_the_pages() {
     let file = root.state.path().join("exported.json");
     succeed(&mut import(&root, &file));
     succeed(&mut root.paralfetch(&["forget", "known"], &[]));
-    let again = import(&root, &file).output().unwrap();
-    assert!(again.status.success(), "{again:?}");
+    succeed(&mut import(&root, &file));
     let shown = root.show("known");
     assert_eq!(shown["learned"], "imported");
     let needed = metadata_needed(&root);
@@ -182,11 +170,8 @@ fn look_ups_travel_with_the_pages() {
     );
 
     // What not everybody may read does not travel.
-    fs::set_permissions(
-        &private,
-        std::os::unix::fs::PermissionsExt::from_mode(0o600),
-    )
-    .unwrap();
+    let private = root.path().join("data/child");
+    fs::set_permissions(private, fs::Permissions::from_mode(0o600)).unwrap();
     root.learn(&[], &["/known"]);
     let portable = PortableProfile::parse(&fs::read(export(&root, "known")).unwrap()).unwrap();
     assert!(portable.files.iter().all(|file| file.path != "/data/child"));
@@ -194,11 +179,9 @@ fn look_ups_travel_with_the_pages() {
 
 #[test]
 fn hostile_imports_are_refused_with_one_line_each() {
-    let Some((root, _turn)) = set_up() else {
+    let Some((root, good, _turn)) = exported() else {
         return;
     };
-    root.learn(&[], &Root::READ_ALL);
-    let good = export(&root, "sh");
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let text = fs::read_to_string(&good).unwrap();

@@ -145,9 +145,14 @@ fn a_look_up_neither_waits_where_nobody_answers_nor_follows_a_link() {
         fs::remove_file(&link).unwrap();
         symlink(format!("../1/{name}"), link).unwrap();
     }
-    // FIFOs and devices are looked up, not opened.
+    // A FIFO is looked up, not opened.
     fs::remove_dir_all(names("5")).unwrap();
     drop(make_pipe(&names("5")));
+    for directory in 1..=5 {
+        let below = format!("/names/{directory}/");
+        let is_below = |path: &[u8]| String::from_utf8_lossy(path).contains(&below);
+        assert!(learned.operations.iter().any(|it| is_below(&it.path)));
+    }
     let all = learned.operations.len() as u64;
     drop_caches().unwrap();
     let report = prefetched(learned);

@@ -443,16 +443,19 @@ impl Running {
         assert!(status.success(), "{status}");
     }
 
-    /// Whether it reads something ahead just now.
+    /// Whether it reads something ahead just now, for a launch.
     pub fn reads_ahead(&self) -> bool {
+        self.has_thread("pf-prefetch")
+    }
+
+    /// Whether it has a thread of this name just now.
+    pub fn has_thread(&self, wanted: &str) -> bool {
         let tasks = format!("/proc/{}/task", self.child.id());
         let names = fs::read_dir(tasks).unwrap().map(|task| {
             // One that has ended meanwhile has none.
             fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
         });
-        names
-            .into_iter()
-            .any(|name| name.trim_end() == "pf-prefetch")
+        names.into_iter().any(|name| name.trim_end() == wanted)
     }
 
     /// Kills it, as the kernel does when memory is short.

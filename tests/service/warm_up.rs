@@ -61,6 +61,12 @@ fn launch(image: &Image, service: &mut Running) -> String {
     service.launch_of(&image.id("app"))
 }
 
+/// The same from empty caches.
+fn launch_cold(image: &Image, service: &mut Running) -> String {
+    drop_caches().unwrap();
+    launch(image, service)
+}
+
 /// Configures the service, has the user's app learned and prefetched, and ends the service. The caches are empty then.
 fn prepare(image: &Image, config: &str) {
     image.configure(&format!("warm_up.quiet_s = 1\n{config}"));
@@ -68,13 +74,11 @@ fn prepare(image: &Image, config: &str) {
     let mut service = image.start();
     service.ready_to_learn();
     until("it is learned", || {
-        drop_caches().unwrap();
-        let line = launch(image, &mut service);
+        let line = launch_cold(image, &mut service);
         line.contains("kind=Learned") && !line.contains("its first moments")
     });
     image.until_stored("app");
-    drop_caches().unwrap();
-    let line = launch(image, &mut service);
+    let line = launch_cold(image, &mut service);
     assert!(line.contains("kind=Prefetched"), "{line}");
     service.stop();
     drop_caches().unwrap();
@@ -93,7 +97,7 @@ fn an_app_of_a_user_who_is_logged_in_is_read_before_its_launch_which_is_anticipa
     let line = launch(&image, &mut service);
     assert!(line.contains("kind=Anticipated"), "{line}");
     assert!(number(&line, "read_bytes") < 1 << 20, "{line}");
-    // The next one was not read before.
+    // The next one was not read before: the end of a launch soon after a round is no occasion for another.
     let line = launch_cold(&image, &mut service);
     assert!(line.contains("kind=Prefetched"), "{line}");
     service.stop();
@@ -102,13 +106,6 @@ fn an_app_of_a_user_who_is_logged_in_is_read_before_its_launch_which_is_anticipa
     let kinds = stats["launches"].as_array().unwrap().iter();
     let anticipated = kinds.filter(|launch| launch["kind"] == "anticipated");
     assert_eq!(anticipated.count(), 1, "{stats}");
-}
-
-/// A launch from empty caches before anything is read for the next one: the end of a launch soon after a round is no
-/// occasion.
-fn launch_cold(image: &Image, service: &mut Running) -> String {
-    drop_caches().unwrap();
-    launch(image, service)
 }
 
 #[test]
@@ -141,11 +138,11 @@ fn a_launch_ends_the_reading_and_is_prefetched() {
         return;
     };
     let _user = LoggedIn::new(USER);
-    // Its own first reads of the image would take as long.
     let mut service = image.start();
+    // Not before: its own first reads of the image would take as long.
     slowed.take(service.pid());
     service.line(&[CHOSEN]);
-    until("it reads", || reads_before(&service));
+    until("it reads", || service.has_thread("pf-warm-up"));
     // The app itself is not slowed down.
     let app = Launched(launcher(&image).spawn().unwrap());
     let read = service.line(&[READ]);
@@ -155,18 +152,6 @@ fn a_launch_ends_the_reading_and_is_prefetched() {
     assert!(line.contains("kind=Prefetched"), "{line}");
     app.succeed();
     service.stop();
-}
-
-/// Whether the service reads something before a launch just now.
-fn reads_before(service: &Running) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{}/task", service.pid())).unwrap();
-    let names = tasks.map(|task| {
-        // One that has ended meanwhile has none.
-        fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
-    });
-    names
-        .into_iter()
-        .any(|name| name.trim_end() == "pf-warm-up")
 }
 
 #[test]

@@ -139,12 +139,11 @@ impl Group {
         Shape::ALL.map(of_shape).into()
     }
 
-    /// What the method at this place answers. Each history is another user's: nothing is known of the one before.
-    fn answers(&self, method: usize) -> Answers {
+    /// What a method answers. Each history is another user's: nothing is known of the one before.
+    fn answers(&self, method: &Predictor) -> Answers {
         let mut answers = Answers::default();
         for history in &self.histories {
-            let (_, mut method) = methods().swap_remove(method);
-            answers.add(&mut method, history);
+            answers.add(&mut method.clone(), history);
         }
         answers
     }
@@ -160,15 +159,10 @@ pub fn report(database: Option<&Path>) -> Result<String> {
         Some(path) => replay::users(path)?,
         None => Group::made_up(),
     };
+    let answers = |method| groups.iter().map(|group| group.answers(method)).collect();
     let rows: Vec<(&str, Vec<Answers>)> = methods()
         .iter()
-        .enumerate()
-        .map(|(at, (name, _))| {
-            (
-                *name,
-                groups.iter().map(|group| group.answers(at)).collect(),
-            )
-        })
+        .map(|(name, method)| (*name, answers(method)))
         .collect();
     let mut text = String::new();
     for (at, apps) in APPS.iter().enumerate() {

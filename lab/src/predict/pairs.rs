@@ -60,7 +60,7 @@ impl Chain {
 }
 
 /// All pairs of the apps that were launched so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Pairs {
     /// How much of the history is in the chains.
     seen: usize,

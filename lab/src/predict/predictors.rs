@@ -8,6 +8,7 @@ use super::histories::AppUse;
 use super::pairs::Pairs;
 
 /// A method.
+#[derive(Clone)]
 pub enum Predictor {
     /// Paralfetch's, by some of its evidence.
     Paralfetch(Evidence),
