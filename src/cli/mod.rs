@@ -87,9 +87,10 @@ pub fn main() -> ExitCode {
             output,
             all,
             user,
-        } => match (app, all) {
-            (Some(app), _) => export::one(dir, user.uid(), &app, output.as_deref()),
-            (None, all) => export::all(dir, user.uid(), all.as_deref().unwrap_or(Path::new("."))),
+        } => match all {
+            Some(all) => export::all(dir, user.uid(), &all),
+            // Without the other, the app is required.
+            None => export::one(dir, user.uid(), &app.unwrap_or_default(), output.as_deref()),
         },
         CliCommand::Import { root, files } => import::main(dir, root.as_deref(), &files),
         CliCommand::Doctor { json } => doctor::main(dir, json),

@@ -51,13 +51,14 @@ pub(super) fn stored_profile(
 ) -> Result<Profile, Failure> {
     let store = open_store(state_dir)?;
     let seeds = seed_places(state_dir).store()?;
-    named_in(state_dir, user, app, |name| {
+    let found = find_named(state_dir, user, app, |name| {
         let own = store.iter().map(|store| find(store, user, name));
         // One that was learned elsewhere is everybody's.
         let seeds = seeds.iter().map(|seeds| find(seeds, None, name));
         let found = own.chain(seeds).find(|found| !matches!(found, Ok(None)));
         found.unwrap_or(Ok(None))
-    })
+    })?;
+    found.ok_or_else(|| no_profile(app))
 }
 
 /// Where seeds are kept beside this state directory's profiles.
@@ -79,15 +80,15 @@ pub(super) fn open_store(state_dir: &Path) -> Result<Option<Store>, Failure> {
 
 /// What `find` finds in the state directory by a name of the app: as it was named, or by the id of the managed app that it
 /// means.
-fn named_in<T>(
+fn find_named<T>(
     state_dir: &Path,
     user: Option<u32>,
     app: &OsStr,
     mut find: impl FnMut(&OsStr) -> Result<Option<T>, Failure>,
-) -> Result<T, Failure> {
+) -> Result<Option<T>, Failure> {
     let of_entry = id_of_entry(app)?;
     if let Some(found) = find(of_entry.as_deref().unwrap_or(app))? {
-        return Ok(found);
+        return Ok(Some(found));
     }
     let service = service_or_files(state_dir, Client::connect)?;
     let managed = named::ask_if_known(&service, user, app, |app| {
@@ -95,7 +96,7 @@ fn named_in<T>(
     })?;
     let id = managed.and_then(|apps| Some(apps.first()?.app.clone()));
     let found = id.map(|id| find(OsStr::new(&id))).transpose()?;
-    found.flatten().ok_or_else(|| no_profile(app))
+    Ok(found.flatten())
 }
 
 /// Whether the service has to be asked: only root reads its files.
@@ -243,9 +244,10 @@ fn managed(state_dir: &Path, user: Option<u32>) -> Vec<AppState> {
 pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Failure> {
     let is_root = rustix::process::geteuid().is_root();
     let was_imported = is_root && user.is_none() && forget_imported(state_dir, app)?;
-    match forget_learned(state_dir, user, app, is_root) {
-        Err(failure) if !was_imported => Err(failure),
-        _ => say_forgotten(app),
+    let was_learned = forget_learned(state_dir, user, app, is_root)?;
+    match was_imported || was_learned {
+        true => write_out(&format!("{}: forgotten\n", text_of(app.as_bytes()))),
+        false => Err(no_profile(app)),
     }
 }
 
@@ -264,13 +266,13 @@ fn forget_imported(state_dir: &Path, app: &OsStr) -> Result<bool, Failure> {
     Ok(removed == Some(true))
 }
 
-/// Forgets what was learned of an app, and its launches.
+/// Forgets what was learned of an app, and its launches; false if nothing was.
 fn forget_learned(
     state_dir: &Path,
     user: Option<u32>,
     app: &OsStr,
     is_root: bool,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     if state_dir == Path::new(DEFAULT_STATE_DIR) {
         let client = match is_root {
             true => Client::connect(&Address::System)?,
@@ -285,12 +287,12 @@ fn forget_learned(
                 false => Some(named::ask(&service, user, app, forget)?),
             };
             if forgotten.is_some() {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
     let store = open_store(state_dir)?;
-    let found = named_in(state_dir, user, app, |name| match &store {
+    let found = find_named(state_dir, user, app, |name| match &store {
         None => Ok(None),
         Some(store) => {
             let found: Vec<Profile> = match user {
@@ -300,15 +302,14 @@ fn forget_learned(
             Ok(Some(found).filter(|found| !found.is_empty()))
         }
     })?;
+    let Some(found) = found else {
+        return Ok(false);
+    };
     for (profile, store) in found.iter().zip(store.iter().cycle()) {
         store.remove(profile.app.key())?;
     }
     super::service::tell_of_profiles(state_dir);
-    Ok(())
-}
-
-fn say_forgotten(app: &OsStr) -> Result<(), Failure> {
-    write_out(&format!("{}: forgotten\n", text_of(app.as_bytes())))
+    Ok(true)
 }
 
 fn find(store: &Store, user: Option<u32>, app: &OsStr) -> Result<Option<Profile>, Failure> {

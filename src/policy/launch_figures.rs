@@ -203,20 +203,21 @@ mod tests {
         assert_eq!(took_us(true, 3_000_000, none), Some(8000));
     }
 
-    #[test]
-    fn warmth_goes_by_the_share_that_was_read() {
-        let warmth = |bytes, schedule_bytes| {
-            let counts = LaunchCounts {
+    /// A launch that read so many bytes itself, of an app with a schedule of so many.
+    fn that_read(bytes: u64, schedule_bytes: u64) -> LaunchFigures {
+        LaunchFigures {
+            counts: LaunchCounts {
                 bytes,
                 ..LaunchCounts::default()
-            };
-            let figures = LaunchFigures {
-                counts,
-                schedule_bytes,
-                ..LaunchFigures::default()
-            };
-            figures.warmth()
-        };
+            },
+            schedule_bytes,
+            ..LaunchFigures::default()
+        }
+    }
+
+    #[test]
+    fn warmth_goes_by_the_share_that_was_read() {
+        let warmth = |bytes, schedule_bytes| that_read(bytes, schedule_bytes).warmth();
         assert_eq!(warmth(4_999, 100_000), Warmth::Warm);
         assert_eq!(warmth(5_000, 100_000), Warmth::Partly);
         assert_eq!(warmth(74_999, 100_000), Warmth::Partly);
@@ -228,15 +229,9 @@ mod tests {
     #[test]
     fn a_warm_launch_of_which_much_was_read_before_is_anticipated() {
         let is_anticipated = |read_before, bytes, schedule_bytes| {
-            let counts = LaunchCounts {
-                bytes,
-                ..LaunchCounts::default()
-            };
             let figures = LaunchFigures {
-                counts,
-                schedule_bytes,
                 read_before,
-                ..LaunchFigures::default()
+                ..that_read(bytes, schedule_bytes)
             };
             figures.is_anticipated()
         };

@@ -28,10 +28,11 @@ use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
 use super::mailbox::Outbox;
 use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::message::Message;
+use super::own_process::{release_heap, work_behind};
 use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
-use super::seeds::{FoundSeeds, SeedPlaces};
+use super::seeds::{FoundSeeds, SeedPlaces, SeedSearch};
 use super::shield::LaunchShield;
 use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
@@ -90,6 +91,8 @@ pub struct Parts {
     pub shield: LaunchShield,
     /// Reads likely apps ahead before they are launched.
     pub warm_up: WarmUp,
+    /// Makes profiles of those that were learned elsewhere.
+    pub seed_search: SeedSearch,
     pub diagnostics: Diagnostics,
     pub bus: Option<Bus>,
     pub worker: Worker,
@@ -294,14 +297,19 @@ impl Parts {
             state_dir: self.places.state_dir.clone(),
             sysfs: self.places.sysfs.clone(),
         };
+        let Some(alive) = self.seed_search.begin(again) else {
+            return;
+        };
         let rules = self.watchlist.catalogue.rules().clone();
-        let outbox = self.outbox.clone();
+        let search = move || {
+            let found = places.update(again, &rules);
+            release_heap();
+            // Before the event loop hears of it: it may begin the next.
+            drop(alive);
+            Message::Seeds(found)
+        };
         // A thread of its own: files of each are looked up, which may take a drive a minute.
-        let thread = Builder::new().name("pf-seeds".to_owned());
-        let started = thread.spawn(move || {
-            outbox.send(Message::Seeds(places.update(again, &rules)));
-        });
-        if let Err(error) = started {
+        if let Err(error) = work_behind("pf-seeds", &self.outbox, search) {
             let what = "profiles from elsewhere are not looked for";
             self.warn(format!("{what}, no thread: {error}"));
         }
@@ -326,6 +334,9 @@ impl Parts {
         self.apps.may_have_changed = true;
         self.watchlist.set_seeded_apps(records);
         self.watch_for_launches();
+        if let Some(again) = self.seed_search.ended() {
+            self.find_seeds(again);
+        }
     }
 
     /// The .desktop entries were found.

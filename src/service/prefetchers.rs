@@ -17,8 +17,8 @@ use crate::model::PrefetchReport;
 use crate::prefetch::{Prefetch, PrefetchOptions, ThreadNotice};
 use crate::profile::decode;
 
-/// Most prefetches of one user of which a thread runs. A thread may outlive its launch for as long as a drive does not answer, and a
-/// user can have such a drive: an image of his own.
+/// Most prefetches of one user of which a thread runs. A thread may outlive its launch for as long as a drive does not
+/// answer, and a user can have such a drive: an image of his own.
 const MOST_OF_A_USER: usize = 16;
 
 /// Most of them with which the first requests are made at once. A drive takes some hundred requests; whoever makes more
@@ -86,18 +86,19 @@ impl Prefetchers {
         self.share.charge(uid, bytes, Instant::now());
     }
 
-    /// Makes the first requests of a profile at once, and has a thread make all others.
+    /// Makes the first requests of a profile at once for a launch of this user, and has a thread make all others. The
+    /// profile may be one for every user: what it takes is this user's all the same.
     ///
     /// # Errors
     /// When the system has no thread or descriptor to give, or too many prefetches of the user do not end.
     pub fn start(
         &mut self,
         launch: u64,
+        uid: u32,
         profile: &CachedProfile,
         mut options: PrefetchOptions,
         kernel: &mut Watch,
     ) -> io::Result<()> {
-        let uid = profile.app.uid;
         let of_user = self.threads.of_user(uid);
         if of_user >= MOST_OF_A_USER {
             return Err(io::Error::other("too many of this user do not end"));

@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{FileType, Mode, fstat, openat};
 
@@ -72,43 +72,74 @@ pub struct FoundSeeds {
     pub warnings: Vec<String>,
 }
 
+/// Which search for seeds is under way: one at a time, so that a drive that does not answer holds up one thread.
+#[derive(Default)]
+pub struct SeedSearch {
+    /// Dead once the search has ended, also by a panic.
+    under_way: Weak<()>,
+    /// What is to be sought after that: `again`, as [`SeedPlaces::update`] has it.
+    wanted: Option<bool>,
+}
+
+impl SeedSearch {
+    /// A search may begin, and lasts until what is returned is dropped. `None`: it comes after the one that is under way.
+    pub fn begin(&mut self, again: bool) -> Option<Arc<()>> {
+        if self.under_way.strong_count() > 0 {
+            self.wanted = Some(again || self.wanted == Some(true));
+            return None;
+        }
+        let alive = Arc::new(());
+        self.under_way = Arc::downgrade(&alive);
+        Some(alive)
+    }
+
+    /// A search has ended. Returns what is to be sought next.
+    pub fn ended(&mut self) -> Option<bool> {
+        self.wanted.take()
+    }
+}
+
 impl SeedPlaces {
     /// Makes the profiles of texts that are new, or of all of them `again`, removes those whose texts are gone, and loads
     /// all that there are. Asks drives about each file of a profile that is made.
     pub fn update(&self, again: bool, rules: &Rules) -> FoundSeeds {
-        // One that began later finds what one before has made.
-        static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut warnings = Vec::new();
         if let Err(why) = self.make(again, &mut warnings) {
             warnings.push(why);
         }
-        let (profiles, unusable) = self
-            .load()
-            .unwrap_or_else(|why| (CachedProfiles::new(), vec![why]));
+        let (profiles, records) = self.load(rules, &mut warnings).unwrap_or_else(|why| {
+            warnings.push(why);
+            Default::default()
+        });
+        FoundSeeds {
+            profiles,
+            records,
+            warnings,
+        }
+    }
+
+    /// The seeds that were made before, and what recognises their apps.
+    fn load(
+        &self,
+        rules: &Rules,
+        warnings: &mut Vec<String>,
+    ) -> Result<(CachedProfiles, Vec<Record>), String> {
+        let Some(store) = self.store()? else {
+            return Ok(Default::default());
+        };
+        let mounts =
+            MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+        let loaded = CachedProfile::load_all(&store, &mounts);
+        let (profiles, unusable) = loaded.map_err(|error| error.to_string())?;
         warnings.extend(unusable);
-        let mounts = MountTable::read().unwrap_or_else(|_| MountTable::parse(b""));
         let record = |profile: &CachedProfile| {
             let key = profile.app.user_app()?;
             let marks = Marks::of_profile(&profile.app, rules, &mounts)?;
             let name = key.id.rsplit('/').next().unwrap_or(&key.id).to_owned();
             Some(Record::new(key, name, Added::Imported, marks))
         };
-        FoundSeeds {
-            records: profiles.values().filter_map(record).collect(),
-            profiles,
-            warnings,
-        }
-    }
-
-    /// The seeds that were made before.
-    fn load(&self) -> Result<(CachedProfiles, Vec<String>), String> {
-        let Some(store) = self.store()? else {
-            return Ok((CachedProfiles::new(), Vec::new()));
-        };
-        let mounts =
-            MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-        CachedProfile::load_all(&store, &mounts).map_err(|error| error.to_string())
+        let records = profiles.values().filter_map(record).collect();
+        Ok((profiles, records))
     }
 
     /// The store of the seeds, if any was made.
@@ -301,12 +332,13 @@ fn names(dir: &Path) -> Result<Option<Vec<OsString>>, String> {
     }
     let dir = openat(&found.fd, ".", O_LOOKUP, Mode::empty()).map_err(|error| error.to_string())?;
     let entries = fs::read_dir(own_path(&dir)).map_err(|error| error.to_string())?;
-    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-    let is_text = |name: &OsString| {
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+    let names: io::Result<Vec<OsString>> = names.collect();
+    let mut names = names.map_err(|error| error.to_string())?;
+    names.retain(|name| {
         let name = name.as_encoded_bytes();
         name.ends_with(SUFFIX.as_bytes()) && !name.starts_with(b".")
-    };
-    let mut names: Vec<OsString> = names.filter(is_text).collect();
+    });
     names.sort();
     Ok(Some(names))
 }
@@ -388,6 +420,19 @@ mod tests {
         fs::set_permissions(&places.shipped_dir, Permissions::from_mode(0o777)).unwrap();
         assert!(places.texts(&places.shipped_dir, &mut warnings).is_empty());
         assert_eq!(warnings.len(), expected.len() + 1);
+    }
+
+    #[test]
+    fn searches_come_one_after_the_other() {
+        let mut search = SeedSearch::default();
+        let first = search.begin(false).unwrap();
+        assert!(search.begin(true).is_none() && search.begin(false).is_none());
+        drop(first);
+        assert_eq!(search.ended(), Some(true), "one for both");
+        let second = search.begin(true).unwrap();
+        assert_eq!(search.ended(), None);
+        drop(second);
+        assert!(search.begin(false).is_some());
     }
 
     #[test]

@@ -29,6 +29,7 @@ use super::recorders::Recorders;
 use super::records::Records;
 use super::registry::Registry;
 use super::roots::Roots;
+use super::seeds::SeedSearch;
 use super::shield::LaunchShield;
 use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
@@ -210,6 +211,7 @@ fn assemble(
         watchlist,
         shield,
         warm_up,
+        seed_search: SeedSearch::default(),
         bus: None,
         worker,
         outbox,

@@ -13,7 +13,7 @@ pub struct Candidate {
     pub app: u32,
     /// Microseconds that a cold launch waits longer than a warm one.
     pub saved_us: u64,
-    /// Bytes of its profile that are not cached.
+    /// Bytes of its profile that may have to be read: all of them, where it is not known which are cached.
     pub bytes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! What became of launches: an embedded database, `history.sqlite` in the state directory.
 //!
-//! It tells users what prefetching does for them, and which apps a user is likely to launch, to read them before. Nothing
-//! else is decided by it, so that its loss costs little. A file that is damaged or foreign is moved aside, and a new one is begun.
+//! It tells users what prefetching does for them, and the service which apps a user is likely to launch. Nothing else is
+//! decided by it, so that its loss costs little. A file that is damaged or foreign is moved aside, and a new one is begun.
 //!
 //! It is bounded in launches of each user and in days ([`HistoryConfig`]), and in its size. Adding a launch removes
 //! those that exceed the bounds. The file is root's alone: users see their own launches over the bus.

@@ -143,7 +143,13 @@ impl Parts {
             ..PrefetchOptions::default()
         };
         self.prefetchers
-            .start(launch.number, profile, options, &mut self.kernel)
+            .start(
+                launch.number,
+                app.key.uid,
+                profile,
+                options,
+                &mut self.kernel,
+            )
             .map_err(|error| format!("no prefetch thread: {error}"))?;
         let until = Instant::now() + LIMIT;
         self.threads

@@ -10,8 +10,10 @@ use crate::policy::Phase;
 use crate::policy::likely::{Candidate, worthwhile};
 use crate::prefetch::{BeforeLaunch, Prefetch, PrefetchOptions};
 use crate::profile::decode;
+use crate::service::cached_profile::CachedProfile;
 use crate::service::clock::{booted_s, now_s};
 use crate::service::config::WarmUpConfig;
+use crate::service::mailbox::Outbox;
 use crate::service::message::Message;
 use crate::service::own_process::{release_heap, start_behind};
 use crate::service::warm_up::{
@@ -21,6 +23,19 @@ use crate::service::warm_up::{
 /// What a read request of a cold launch costs, in microseconds, where nothing is known of its app's cold launches: that of
 /// a usual drive. It decides about the order of apps alone.
 const REQUEST_US: u64 = 200;
+
+/// Tells the event loop when it is dropped that a thread which read before a launch has ended, also by a panic.
+struct EndNotice {
+    /// The thread's.
+    number: u64,
+    outbox: Outbox,
+}
+
+impl Drop for EndNotice {
+    fn drop(&mut self) {
+        self.outbox.send(Message::ReadBefore(self.number));
+    }
+}
 
 impl Parts {
     /// Takes what happens to the reading ahead before launches.
@@ -92,7 +107,7 @@ impl Parts {
         let (round, surroundings) = self.warm_up.begin_round(&places.sysfs, config);
         let jobs = self.worker.jobs.clone();
         if jobs.are_many() || jobs.are_many_on_written() {
-            return Some(WarmUpEvent::NothingLeft);
+            return Some(WarmUpEvent::Disturbed);
         }
         let outbox = self.outbox.clone();
         // Batteries and files of users' sessions may let a reader wait; the history is the other thread's.
@@ -173,8 +188,11 @@ impl Parts {
     /// Has a thread read the next app.
     fn read_next(&mut self) -> Option<WarmUpEvent> {
         while let Some((key, allowed)) = self.warm_up.next_app() {
-            // It may have been forgotten meanwhile.
-            let Some(profile) = self.apps.profiles.get(&key) else {
+            // It may have been forgotten meanwhile, or what was read for others of its user has used his share up.
+            let profile = self.apps.profiles.get(&key);
+            let has_share =
+                |profile: &&CachedProfile| self.prefetchers.has_share(key.uid, profile.bytes);
+            let Some(profile) = profile.filter(has_share) else {
                 continue;
             };
             let options = PrefetchOptions {
@@ -187,17 +205,25 @@ impl Parts {
             let packed = Arc::clone(&profile.packed);
             // This program has packed it.
             let load = move || decode(&packed).ok();
-            let (number, outbox) = (self.warm_up.new_thread(), self.outbox.clone());
+            let number = self.warm_up.new_thread();
+            let notice = EndNotice {
+                number,
+                outbox: self.outbox.clone(),
+            };
             let done = move || {
                 release_heap();
-                outbox.send(Message::ReadBefore(number));
+                drop(notice);
             };
             match start_behind(|| Prefetch::start_then(load, options, done)) {
                 Ok(prefetch) => {
                     self.warm_up.started(number, key, prefetch);
                     return None;
                 }
-                Err(error) => self.warn(format!("nothing is read before launches: {error}")),
+                // The system would give none for the next app either.
+                Err(error) => {
+                    self.warn(format!("nothing is read before launches: {error}"));
+                    break;
+                }
             }
         }
         Some(WarmUpEvent::NothingLeft)
@@ -244,5 +270,29 @@ impl Parts {
             record.read_before.read(bytes, now_s());
             self.apps.save();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+    use crate::service::mailbox::mailbox;
+
+    #[test]
+    fn the_end_of_a_thread_that_panics_is_heard_of() {
+        let (outbox, inbox) = mailbox().unwrap();
+        let notice = EndNotice { number: 7, outbox };
+        let options = PrefetchOptions::default();
+        let prefetch = Prefetch::start_then(|| panic!("meant"), options, move || drop(notice));
+        let limit = Timespec::try_from(Duration::from_secs(60)).unwrap();
+        let fds = &mut [PollFd::from_borrowed_fd(inbox.fd(), PollFlags::IN)];
+        assert_eq!(poll(fds, Some(&limit)), Ok(1));
+        let messages = inbox.take();
+        assert!(matches!(messages[..], [Message::ReadBefore(7)]));
+        assert!(prefetch.unwrap().poll().is_none());
     }
 }

@@ -63,8 +63,11 @@ impl Occasions {
     pub fn take(&mut self) -> io::Result<Vec<WarmUpOccasion>> {
         let mut found = Vec::new();
         if let Some(users) = &self.users {
-            match have_changed(users) {
-                Ok(changed) => found.extend(changed.then_some(WarmUpOccasion::Login)),
+            match changes(users) {
+                Ok(changes) => {
+                    found.extend(changes.any.then_some(WarmUpOccasion::Login));
+                    self.users.take_if(|_| changes.is_gone);
+                }
                 Err(error) => {
                     self.users = None;
                     return Err(error);
@@ -118,17 +121,25 @@ fn timer() -> io::Result<OwnedFd> {
     Ok(timer)
 }
 
-/// Whether a file in the watched directory was replaced, written or removed since the last call.
-fn have_changed(inotify: &OwnedFd) -> io::Result<bool> {
+/// What happened to the watched directory since the last call.
+#[derive(Default)]
+struct Changes {
+    /// A file in it was replaced, written or removed.
+    any: bool,
+    /// It is gone, and nothing is heard of another one in its place.
+    is_gone: bool,
+}
+
+fn changes(inotify: &OwnedFd) -> io::Result<Changes> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(inotify, &mut buffer);
-    let mut changed = false;
+    let mut changes = Changes::default();
     loop {
         match reader.next() {
-            Err(Errno::AGAIN) => return Ok(changed),
+            Err(Errno::AGAIN) => return Ok(changes),
             Err(Errno::INTR) => {}
-            // The directory itself is gone: that is no login.
-            Ok(event) => changed |= !event.events().contains(ReadFlags::IGNORED),
+            Ok(event) if event.events().contains(ReadFlags::IGNORED) => changes.is_gone = true,
+            Ok(_) => changes.any = true,
             Err(error) => return Err(error.into()),
         }
     }
@@ -163,6 +174,12 @@ mod tests {
         let (mut occasions, warnings) = Occasions::listen(&users);
         assert_eq!(warnings, Vec::<String>::new());
         assert_eq!(occasions.take().unwrap(), []);
+        fs::create_dir(&users).unwrap();
+        occasions.listen_again(&users);
+        fs::write(users.join("1000"), "STATE=active\n").unwrap();
+        assert_eq!(occasions.take().unwrap(), [WarmUpOccasion::Login]);
+        fs::remove_dir_all(&users).unwrap();
+        assert_eq!(occasions.take().unwrap(), [WarmUpOccasion::Login]);
         fs::create_dir(&users).unwrap();
         occasions.listen_again(&users);
         fs::write(users.join("1000"), "STATE=active\n").unwrap();

@@ -46,7 +46,7 @@ pub enum WarmUpEvent {
     NothingLeft,
     /// One of them was read.
     Read,
-    /// Others use drives.
+    /// Others use drives, or the service has much else to do.
     Disturbed,
     /// A launch begins, or nothing is to be read before launches any more.
     Stopped,
@@ -103,7 +103,12 @@ impl WarmUpState {
     ) -> (Self, Vec<WarmUpAction>) {
         use WarmUpAction as A;
         use WarmUpEvent as E;
-        let to = |stage, actions: &[A]| (WarmUpState { stage, ..self }, actions.to_vec());
+        let round = match event {
+            // Another round may choose other apps, also where a launch puts it off until that has ended.
+            E::Occasion(occasion) if occasion != WarmUpOccasion::Ended => None,
+            _ => self.round,
+        };
+        let to = |stage, actions: &[A]| (WarmUpState { stage, round }, actions.to_vec());
         let wait_from = |since| Stage::Waiting {
             since,
             look_at: now + quiet,
@@ -145,10 +150,12 @@ impl WarmUpState {
                 };
                 (over, vec![A::Stop])
             }
-            (Stage::Reading { since }, E::Disturbed) if is_over(since) => {
-                to(Stage::Resting, &[A::Stop])
+            (Stage::Choosing { since } | Stage::Reading { since }, E::Disturbed) => {
+                match is_over(since) {
+                    true => to(Stage::Resting, &[A::Stop]),
+                    false => to(wait_from(since), &[A::Stop, A::Note]),
+                }
             }
-            (Stage::Reading { since }, E::Disturbed) => to(wait_from(since), &[A::Stop, A::Note]),
             // Of a read that was stopped, or of a choice that came too late.
             _ => to(self.stage, &[]),
         }
@@ -293,6 +300,27 @@ mod tests {
         machine.read();
         machine.happens(NothingLeft);
         assert_eq!(machine.occasion(WarmUpOccasion::Login), [Note]);
+    }
+
+    #[test]
+    fn a_login_soon_after_a_round_is_not_lost_to_a_launch() {
+        let mut machine = Machine::new();
+        machine.read();
+        machine.happens(NothingLeft);
+        machine.occasion(WarmUpOccasion::Login);
+        assert_eq!(machine.happens(Stopped), []);
+        assert_eq!(machine.occasion(WarmUpOccasion::Ended), [Note]);
+    }
+
+    #[test]
+    fn a_choice_is_put_off_while_the_service_has_much_else_to_do() {
+        let mut machine = Machine::new();
+        machine.occasion(WarmUpOccasion::Started);
+        machine.pass(QUIET);
+        machine.happens(Due);
+        assert_eq!(machine.happens(Looked { is_quiet: true }), [Choose]);
+        assert_eq!(machine.happens(Disturbed), [Stop, Note]);
+        assert_eq!(machine.state.until_due(machine.now), Some(QUIET));
     }
 
     #[test]
