@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use paralfetch::drive::{checkpoint_journal, drop_caches};
+use paralfetch::drive::{checkpoint_journal, drop_clean_caches};
 use paralfetch::fs::ext4::{DirectoryLookUp, Ext4};
 use paralfetch::fs::residency;
 use rustix::fs::{Advice, fadvise};
 
-use crate::LoopExt4;
+use crate::{LoopExt4, drop_caches};
 
 /// The caches are the whole machine's: only one test at a time may empty them.
 static CACHES: Mutex<()> = Mutex::new(());
@@ -131,8 +131,8 @@ impl<'a> Cold<'a> {
         checkpoint_journal(root.as_fd()).unwrap();
         drop(root);
         // Names that were used since the first time survive it.
-        drop_caches().unwrap();
-        drop_caches().unwrap();
+        drop_caches();
+        drop_clean_caches().unwrap();
     }
 
     fn pages(&self, blocks: &[u64]) -> BTreeSet<u64> {

@@ -27,6 +27,8 @@ use std::sync::{Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paralfetch::drive::drop_clean_caches;
+use paralfetch::fs::mounts::{Mount, MountTable};
 use tempfile::TempDir;
 
 /// The source tree.
@@ -91,6 +93,24 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < limit, "waited in vain until {what}");
         thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// Empties the disk caches. Before, what is to be written to the tests' own file systems is written, since the kernel drops no
+/// dirty page; and nothing else is: a build beside the tests may have gigabytes to write to the machine's drive.
+pub fn drop_caches() {
+    write_back();
+    drop_clean_caches().unwrap();
+}
+
+/// Writes dirty pages of all of the tests' own file systems back.
+pub fn write_back() {
+    let (table, scratch) = (MountTable::read().unwrap(), scratch());
+    let is_ours =
+        |mount: &&Mount| mount.kind().is_some() && mount.mount_point.starts_with(&scratch);
+    for mount in table.mounts().iter().filter(is_ours) {
+        // One whose drive has been pulled out fails, as it is to.
+        let _ = File::open(&mount.mount_point).map(rustix::fs::syncfs);
     }
 }
 
@@ -303,7 +323,7 @@ impl LoopFs {
     /// Writes everything back and empties what is cached of the device itself, which libext2fs and
     /// debugfs(8) read.
     pub fn sync(&self) {
-        rustix::fs::sync();
+        write_back();
         succeed(
             Command::new("blockdev")
                 .arg("--flushbufs")

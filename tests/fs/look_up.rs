@@ -101,7 +101,7 @@ fn hashed_with_three_levels() {
     let image = LoopExt4::new(256, &["-b", "1024", "-O", "large_dir"]);
     let directory = image.mount_point().join("large");
     fs::create_dir(&directory).unwrap();
-    let (count, length) = (40_000, 250);
+    let (count, length) = (28_000, 250);
     File::create(directory.join(name(0, length))).unwrap();
     for index in 1..count {
         fs::hard_link(

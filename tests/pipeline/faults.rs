@@ -7,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::processes::{until_read, until_read_ahead};
 use crate::set_up;
+use common::drop_caches;
 use common::root::{Root, content, our_lines};
 
 /// Runs the app and checks that it does its work, and that we say one line about `what`.
@@ -87,7 +87,7 @@ fn with_replaced_truncated_and_removed_files() {
         .unwrap()
         .set_len(4096)
         .unwrap();
-    drop_caches().unwrap();
+    drop_caches();
     let lines = launch(&["run"]);
     assert!(
         lines.len() == 1 && lines[0].contains("3 files of the profile were"),
@@ -95,11 +95,11 @@ fn with_replaced_truncated_and_removed_files() {
     );
     assert_eq!(root.show("sh")["obsolete"], 3);
 
-    drop_caches().unwrap();
+    drop_caches();
     let again = launch(&["run"]);
     assert!(again.is_empty(), "one warning is enough: {again:?}");
 
-    drop_caches().unwrap();
+    drop_caches();
     let text = launch(&["run", "-v"]).join("\n");
     assert!(text.contains("file gone or replaced"), "{text}");
     assert!(text.contains("file truncated"), "{text}");
@@ -128,7 +128,7 @@ fn with_another_file_system_in_the_place_of_the_learned_one() {
     };
     root.learn(&[], &READ_ONE);
     root.replace();
-    drop_caches().unwrap();
+    drop_caches();
     let output = runs_with_one_line(&root, &READ_ONE, "not mounted");
     assert_eq!(output.stdout, content(1, 16));
 }
@@ -147,7 +147,7 @@ fn with_a_device_that_is_gone() {
     root.learn(&[], &cmd);
     drop(bound);
     drop(extra);
-    drop_caches().unwrap();
+    drop_caches();
     let output = runs_with_one_line(&root, &cmd, "not mounted");
     assert_eq!(output.stdout, content(1, 16));
 }

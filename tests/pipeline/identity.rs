@@ -3,9 +3,8 @@
 use std::fs;
 use std::process::Output;
 
-use paralfetch::drive::drop_caches;
-
 use crate::set_up;
+use common::drop_caches;
 use common::root::{Root, our_lines, pages_of};
 
 /// Puts an interpreter and its scripts on the image. The shell stands in for Python: it takes a script in
@@ -19,7 +18,7 @@ fn install_scripts(root: &Root) {
 }
 
 fn run(root: &Root, argv: &[&str]) -> Output {
-    drop_caches().unwrap();
+    drop_caches();
     let output = root
         .paralfetch(&["run", "--verbose"], argv)
         .output()

@@ -354,7 +354,7 @@ pub fn known() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
         fragmented.sync_all().unwrap();
     }
     // Files that were written a moment ago are cached in folios as large as the writes: let them be read.
-    paralfetch::drive::drop_caches().unwrap();
+    common::drop_caches();
     Some((root, turn))
 }
 

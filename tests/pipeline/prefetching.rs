@@ -1,8 +1,7 @@
 //! What prefetching does to the reads of a launch.
 
-use paralfetch::drive::drop_caches;
-
 use crate::set_up;
+use common::drop_caches;
 use common::reads::{prefetch, profile, reads_of_launch};
 use common::root::Root;
 
@@ -12,11 +11,11 @@ fn a_prefetched_launch_reads_nothing_itself() {
         return;
     };
     root.learn(&[], &Root::READ_ALL);
-    drop_caches().unwrap();
+    drop_caches();
     let cold = reads_of_launch(root.path(), &Root::READ_ALL);
     assert!(cold > 100, "a cold launch makes {cold} reads");
 
-    drop_caches().unwrap();
+    drop_caches();
     let report = prefetch(&root, "sh");
     assert!(!report.warm && report.refused.is_none(), "{report:?}");
     assert!(report.skipped.is_empty(), "{report:?}");
@@ -30,7 +29,7 @@ fn a_warm_launch_is_left_alone() {
         return;
     };
     root.learn(&[], &Root::READ_ALL);
-    drop_caches().unwrap();
+    drop_caches();
     let cold = prefetch(&root, "sh");
     assert!(cold.calls > 0, "{cold:?}");
     let warm = prefetch(&root, "sh");

@@ -8,7 +8,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use paralfetch::drive::drop_caches;
 use paralfetch::fs::ext4::Ext4;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
@@ -17,7 +16,7 @@ use crate::known::{READ, assert_same, known, metadata_needed, metadata_of};
 use common::reads::{prefetch, reads_of_launch};
 use common::root::{Root, install, pages_of};
 use common::until;
-use common::{Mounted, succeed};
+use common::{Mounted, drop_caches, succeed};
 
 /// A directory of the image over which the sandbox mounts a file system in its own namespace.
 const COVERED: &str = "/new";
@@ -149,10 +148,10 @@ fn a_prefetched_sandbox_reads_nothing_itself() {
     };
     let cmd = ["/sandbox", "pivot"];
     root.learn(&[], &cmd);
-    drop_caches().unwrap();
+    drop_caches();
     let cold = reads_of_launch(root.path(), &cmd);
     assert!(cold > 20, "a cold launch makes {cold} reads");
-    drop_caches().unwrap();
+    drop_caches();
     let report = prefetch(&root, "sandbox");
     assert!(report.skipped.is_empty(), "{report:?}");
     assert_eq!(reads_of_launch(root.path(), &cmd), 0, "of {cold}");

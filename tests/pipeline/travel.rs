@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::MutexGuard;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::model::Profile;
 use paralfetch::profile::{PortableProfile, Store};
 use serde_json::Value;
@@ -16,7 +15,7 @@ use crate::known::{known, metadata_needed, metadata_of};
 use crate::set_up;
 use common::reads::{prefetched, profile, reads_of_launch};
 use common::root::{FILES, PAGES, Root, content, our_lines};
-use common::{copy_time, succeed};
+use common::{copy_time, drop_caches, succeed};
 
 /// Exports an app of an image; returns the file.
 fn export(root: &Root, app: &str) -> PathBuf {
@@ -48,7 +47,7 @@ fn imported(root: &Root, app: &str) -> Profile {
 
 /// Read requests of a cold launch that these entries were read ahead for.
 fn reads_with(root: &Root, profile: Option<Profile>) -> u64 {
-    drop_caches().unwrap();
+    drop_caches();
     if let Some(profile) = profile {
         let report = prefetched(profile);
         assert!(

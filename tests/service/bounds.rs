@@ -6,11 +6,10 @@ use std::os::unix::fs::chown;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use paralfetch::drive::drop_caches;
-
 use crate::running::number;
 use crate::set_up;
 use crate::writes::UNTIL_EXIT;
+use common::drop_caches;
 use common::root::pages_of;
 
 #[test]
@@ -67,7 +66,7 @@ fn a_users_film_is_no_part_of_the_app_and_launches_are_timed_to_its_end() {
         let holds_film = !pages_of(&profile, "/film").is_empty();
         assert_eq!(holds_film, owner == 0, "{profile}");
 
-        drop_caches().unwrap();
+        drop_caches();
         let reading_us = time_of_reading(&mut image.launcher("app"), FILM - (16 << 20));
         let line = service.launch_of(&image.id("app"));
         let is_timed = number(&line, "duration_us") >= reading_us;

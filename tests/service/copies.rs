@@ -5,13 +5,11 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use paralfetch::drive::drop_caches;
-
 use crate::running::{Running, make_pipe, number, prefetched_in_the_end};
 use crate::set_up;
 use common::reads::device_reads;
 use common::root::{FILES, PAGES};
-use common::until;
+use common::{drop_caches, until};
 
 /// What an app reads of the image's data, in bytes.
 const DATA: u64 = (FILES * PAGES * 4096) as u64;
@@ -34,7 +32,7 @@ fn an_app_on_a_drive_with_a_copy_is_prefetched_from_the_drive_that_it_lies_on() 
         }
         let copy = image.root.image.copy(is_swapped.then_some(&*former));
         assert_eq!(copy.device() == former, is_swapped);
-        drop_caches().unwrap();
+        drop_caches();
         let before = device_reads(copy.mount_point());
         let line = prefetched_in_the_end(|| image.launch_cold(&mut service, "app"));
         assert!(number(&line, "prefetched_bytes") > 1 << 20, "{line}");
@@ -72,7 +70,7 @@ fn what_may_lie_on_either_of_two_drives_is_read_from_neither_and_that_is_said() 
     assert!(enabled.status.success(), "{enabled:?}");
     let mut service = image.start();
     let mut launch = |service: &mut Running| {
-        drop_caches().unwrap();
+        drop_caches();
         let mut launched = Command::new(&app).stdout(Stdio::null()).spawn().unwrap();
         service.line(&["launch begins"]);
         until("nothing is read ahead any more", || !service.reads_ahead());

@@ -4,15 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use paralfetch::drive::drop_caches;
-
 use crate::running::{Image, Running};
 use crate::set_up;
-use common::Mounted;
+use common::{Mounted, drop_caches};
 
 /// Reads all of the image's data from an empty cache; returns the process's id.
 fn read_all(image: &Image, mut reader: Command) -> u32 {
-    drop_caches().unwrap();
+    drop_caches();
     let data = fs::read_dir(image.root.path().join("data")).unwrap();
     reader.args(data.map(|file| file.unwrap().path()));
     let mut process = reader.stdout(Stdio::null()).spawn().unwrap();

@@ -5,12 +5,10 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use paralfetch::drive::drop_caches;
-
 use crate::running::{Image, Running, WAIT, files_in, number};
 use crate::set_up;
 use common::until;
-use common::{Mounted, lacking, succeed};
+use common::{Mounted, drop_caches, lacking, succeed};
 
 #[test]
 fn a_full_disk_costs_nothing_that_was_there() {
@@ -151,7 +149,7 @@ fn a_drive_may_be_pulled_out() {
     image.learn(&mut service, "app");
     let learning = image.spawn("other");
     service.line(&["launch begins", "other", "Learn"]);
-    drop_caches().unwrap();
+    drop_caches();
     let prefetched = image.spawn("app");
     service.line(&["launch begins", "app", "Prefetch"]);
     image.root.image.pull_out();
@@ -193,7 +191,7 @@ fn nothing_is_prefetched_while_memory_is_short() {
     private.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus");
     let mut service = image.start_command(private).ready();
     let launch = |service: &mut Running| {
-        drop_caches().unwrap();
+        drop_caches();
         let status = Command::new("nsenter")
             .args(["--mount", "--target", &service.pid().to_string(), "chroot"])
             .arg(image.root.path())

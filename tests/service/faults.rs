@@ -380,7 +380,7 @@ fn a_full_pipe_for_the_log_stops_nothing() {
         launches.any(|launch| launch["kind"] == "prefetched")
     };
     until("a launch is prefetched", || {
-        paralfetch::drive::drop_caches().unwrap();
+        common::drop_caches();
         image.launch("app");
         prefetched()
     });

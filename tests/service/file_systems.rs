@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::fs::residency::cached;
 use paralfetch::model::{self, PrefetchReport, Skipped};
 
@@ -13,7 +12,7 @@ use crate::running::{Image, fill_with_app};
 use crate::{Turn, set_up_on};
 use common::reads::{prefetch, profile, reads_on};
 use common::root::{PAGES, Root, WHOLE, content, our_lines, pages_of};
-use common::{LoopFs, until};
+use common::{LoopFs, drop_caches, until, write_back};
 
 /// As small as XFS may be.
 pub const SIZE_MB: u64 = 320;
@@ -49,9 +48,9 @@ fn is_cold(file: &Path) -> bool {
 /// A launch whose pages were prefetched makes next to no request of its own: metadata come in by the opens of the prefetch.
 fn leaves_next_to_nothing_to_the_launch(image: &Image) -> PrefetchReport {
     let (disk, root) = (image.root.image.mount_point(), image.root.path());
-    drop_caches().unwrap();
+    drop_caches();
     let cold = reads_on(disk, root, &["/app"]);
-    drop_caches().unwrap();
+    drop_caches();
     let report = prefetch(&image.root, "app");
     assert!(report.skipped.is_empty(), "{report:?}");
     assert!(!report.warm, "{report:?}");
@@ -175,10 +174,9 @@ fn a_launch_from_compressed_erofs_is_learned_and_a_new_file_with_its_numbers_is_
 /// Removes a data file that was learned and puts another in its place. XFS may give it the same inode number.
 fn replace(file: &Path) {
     fs::remove_file(file).unwrap();
-    rustix::fs::sync();
+    write_back();
     fs::write(file, content(1, PAGES)).unwrap();
-    rustix::fs::sync();
-    drop_caches().unwrap();
+    drop_caches();
 }
 
 #[test]

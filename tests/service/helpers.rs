@@ -6,13 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use paralfetch::drive::drop_caches;
-
 use crate::running::{Image, Launched, Running};
 use crate::{Turn, set_up};
 use common::fake_bus::{APP, Cgroups, make_pipes, reading, served};
-use common::lacking;
 use common::root::{WHOLE, pages_of};
+use common::{drop_caches, lacking};
 
 /// A user who has no name, and no processes but those of these tests.
 const USER: &str = "--userspec=64123:64123";
@@ -129,7 +127,7 @@ fn a_launch_whose_cgroup_limits_reads_is_not_prefetched() {
     let mut service = image.start();
     image.learn(&mut service, "app");
     image.prefetch_in_the_end(&mut service, "app");
-    drop_caches().unwrap();
+    drop_caches();
     let enter = cgroups.enter();
     let root = image.root.path().display();
     let launch = format!("{enter} exec chroot {root} /app > /dev/null");
@@ -166,7 +164,7 @@ fn what_an_older_process_of_the_user_reads_is_learned_when_it_recurs() {
         if round > 0 {
             service = start_to_learn_again(&image, service);
         }
-        drop_caches().unwrap();
+        drop_caches();
         // A shell that reads by itself, and starts nothing.
         let read = |file| format!("while read -r line; do :; done < /data/{file}");
         let serve = format!(

@@ -7,13 +7,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
 use crate::running::{Image, Running, prefetched_in_the_end};
 use crate::set_up;
 use common::root::content;
-use common::{LoopExt4, skipped, succeed, until};
+use common::{LoopExt4, drop_caches, skipped, succeed, until};
 
 /// `FS_IOC_SET_ENCRYPTION_POLICY`, `FS_IOC_ADD_ENCRYPTION_KEY` and `FS_IOC_REMOVE_ENCRYPTION_KEY` (linux/fscrypt.h).
 const SET_POLICY: u32 = 0x800c_6613;
@@ -174,7 +173,7 @@ impl Home {
     }
 
     fn launch(&self, service: &mut Running) -> String {
-        drop_caches().unwrap();
+        drop_caches();
         succeed(&mut Command::new(self.place.join("game")));
         service.launch_of(&self.id("game"))
     }

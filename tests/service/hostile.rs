@@ -8,7 +8,6 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use paralfetch::drive::drop_caches;
 use paralfetch::fs::residency;
 use paralfetch::model::{Place, Profile};
 use paralfetch::profile::Store;
@@ -18,7 +17,7 @@ use crate::set_up;
 use crate::storms::assert_small;
 use common::root::{content, install};
 use common::until;
-use common::{Mounted, succeed};
+use common::{Mounted, drop_caches, succeed};
 
 /// The user whose launches and profile are to stay as they are.
 const VICTIM: u32 = 54_321;
@@ -210,7 +209,7 @@ fn profile_of(image: &Image) -> Option<Profile> {
 
 /// Has the user launch the app from empty caches; returns what the service says of his launch.
 fn launch(image: &Image, service: &mut Running, user: u32) -> String {
-    drop_caches().unwrap();
+    drop_caches();
     let mut app = Command::new("chroot");
     app.arg(format!("--userspec={user}:{user}"))
         .arg(image.root.path())
@@ -260,7 +259,7 @@ fn preload(scene: &mut Scene) {
         "exec /app /home/hostile/big",
     ] {
         for _ in 0..2 {
-            drop_caches().unwrap();
+            drop_caches();
             succeed(&mut scene.inside(script));
             let app = format!("app=\"{}\"", scene.image.id("app"));
             let user = format!(" uid={HOSTILE} ");
@@ -307,7 +306,7 @@ fn link(scene: &mut Scene) {
         "PATH=/home/hostile/bin:/bin exec /app",
         "[ ! -e /home/hostile/hard ] || exec /home/hostile/hard /home/hostile/big",
     ] {
-        drop_caches().unwrap();
+        drop_caches();
         succeed(&mut scene.inside(script));
     }
     scene.victim_is_unharmed("links");
@@ -321,7 +320,7 @@ fn change_roots(scene: &mut Scene) {
     for script in [own_mounts, own_root] {
         let unshared =
             format!("exec unshare --user --map-root-user --mount sh -c '{script}' sh \"$1\"");
-        drop_caches().unwrap();
+        drop_caches();
         succeed(&mut scene.outside(&unshared));
         scene.victim_is_unharmed(script);
     }

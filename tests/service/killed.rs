@@ -7,11 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::query::ProgInfoIter;
-use paralfetch::drive::drop_caches;
 
 use crate::running::{Image, Launched, Running, files_in};
 use crate::set_up;
-use common::until;
+use common::{drop_caches, until};
 
 /// What must be after a kill as it was before the service was started.
 struct Before {
@@ -167,7 +166,7 @@ fn while_a_launch_is_prefetched_and_while_its_profile_is_looked_through() {
 
     let mut service = start_again(&image);
     set_going_on(&image, false);
-    drop_caches().unwrap();
+    drop_caches();
     let app = image.spawn("app");
     service.line(&["launch begins", "Prefetch"]);
     set_going_on(&image, true);
@@ -205,7 +204,7 @@ fn at_any_moment() {
             service.listen(Duration::from_millis(seed % 300));
         }
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) >> 1;
-        drop_caches().unwrap();
+        drop_caches();
         let app = image.spawn(["one", "two"][round % 2]);
         service.listen(Duration::from_millis(seed % 400));
         before.kill(&image, service, Some(app));

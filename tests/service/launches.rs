@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::model::Place;
 use paralfetch::model::{Profile, UserApp};
 use paralfetch::profile::Store;
@@ -16,6 +15,7 @@ use paralfetch::service::registry::Registry;
 
 use crate::running::{Image, LIMIT, Launched, Running, WAIT, files_in, number};
 use crate::{seen_early_and_late, set_up};
+use common::drop_caches;
 use common::root::{install_as, pages_of};
 use common::slowed::Slowed;
 
@@ -81,7 +81,7 @@ fn two_launches_are_learned_and_what_either_used_is_prefetched() {
     image.learn(&mut service, "app");
     image.until_stored("app");
     fs::write(&which, "/data/3").unwrap();
-    drop_caches().unwrap();
+    drop_caches();
     service.ready_to_learn();
     image.launch("app");
     let second = service.launch_of(&image.id("app"));
@@ -209,7 +209,7 @@ fn an_equal_path_in_a_container_is_not_taken_for_the_app() {
     let run = |script: &str| {
         let mut container = Command::new("unshare");
         container.args(["--mount", "sh", "-ec", script, "sh", root, &id]);
-        drop_caches().unwrap();
+        drop_caches();
         let status = container.stdout(Stdio::null()).status().unwrap();
         assert!(status.success(), "{script}: {status}");
     };
@@ -308,7 +308,7 @@ fn a_learned_script_is_prefetched_and_others_of_its_interpreter_are_left_alone()
         image.root.learn(&[], &["/bin/python3", "a.py"]);
         let mut service = image.start();
         let launch = |script: &str| {
-            drop_caches().unwrap();
+            drop_caches();
             let mut launch = Command::new("chroot");
             launch.arg(image.root.path()).args(["/bin/python3", script]);
             launch.stdin(Stdio::null()).stdout(Stdio::null());
@@ -355,7 +355,7 @@ fn forked_apps_are_announced() {
     assert!(answer().starts_with("ready "));
     // The child waits for nobody: it reads once the service has begun what this waits for.
     let mut launch = |service: &mut Running, begun: &[&str]| {
-        drop_caches().unwrap();
+        drop_caches();
         writeln!(stdin, "launch mail").unwrap();
         let launched = answer();
         let pid = launched.split(' ').nth(1).unwrap();

@@ -6,7 +6,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::model::{OperationKind, PrefetchReport, Profile};
 use rustix::mount::{MountFlags, mount};
 
@@ -15,7 +14,7 @@ use crate::running::{Image, WAIT, make_pipe};
 use crate::{Turn, set_up_on};
 use common::reads::{prefetched, profile, reads_of_launch};
 use common::root::Root;
-use common::{LoopFs, Mounted};
+use common::{LoopFs, Mounted, drop_caches};
 
 /// Directories, and names in each, that [`LOOKS_UP`] looks up.
 const DIRECTORIES: usize = 48;
@@ -59,7 +58,7 @@ fn looking_up_on(fs_type: &'static str) -> Option<(Image, Turn)> {
 
 /// Prefetches this profile, and counts what the launch reads after that.
 fn reads_after(image: &Image, profile: Profile) -> (PrefetchReport, u64) {
-    drop_caches().unwrap();
+    drop_caches();
     let report = prefetched(profile);
     (report, reads_of_launch(image.root.path(), &["/app"]))
 }
@@ -154,7 +153,7 @@ fn a_look_up_neither_waits_where_nobody_answers_nor_follows_a_link() {
         assert!(learned.operations.iter().any(|it| is_below(&it.path)));
     }
     let all = learned.operations.len() as u64;
-    drop_caches().unwrap();
+    drop_caches();
     let report = prefetched(learned);
     assert_eq!((report.operations, report.given_up), (all, 0), "{report:?}");
     drop(unserved);

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::profile::Store;
 use paralfetch::service::config::HistoryConfig;
 use paralfetch::service::history::{FILE_NAME, FileReads, History};
@@ -12,6 +11,7 @@ use serde_json::Value;
 
 use crate::running::{Image, Running};
 use crate::set_up;
+use common::drop_caches;
 use common::fake_bus::{APP, make_pipes, reading, served};
 use common::reads::{prefetch, profile, reads_of_launch};
 use common::root::{WHOLE, pages_of};
@@ -27,7 +27,7 @@ const CHANCE: std::ops::Range<usize> = 51..60;
 fn until_joined(image: &Image, service: &mut Running, launch: impl Fn(usize)) {
     let mut prefetched = 0;
     for chance in CHANCE {
-        drop_caches().unwrap();
+        drop_caches();
         launch(chance);
         let line = service.launch_of(&image.id("app"));
         if !line.contains("kind=Prefetched") {
@@ -91,7 +91,7 @@ fn what_launches_read_from_some_day_on_joins_their_profile() {
     until_joined(&image, &mut service, |chance| {
         reads(&format!(" /data/{NEEDED} /data/{chance}"));
         image.root.image.sync();
-        drop_caches().unwrap();
+        drop_caches();
         image.launch("app");
     });
     // Nothing of it is missed any more.
@@ -101,7 +101,7 @@ fn what_launches_read_from_some_day_on_joins_their_profile() {
     service.stop();
     assert_joined(&image);
     assert_named(&image);
-    drop_caches().unwrap();
+    drop_caches();
     prefetch(&image.root, "app");
     assert_eq!(reads_of_launch(image.root.path(), &["/app"]), 0);
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::model::Place;
 
 use crate::running::{Image, Running, WAIT};
 use crate::set_up;
+use common::drop_caches;
 use common::reads::{prefetch, profile, reads_of_launch};
 use common::root::{WHOLE, pages_of};
 
@@ -21,7 +21,7 @@ const SOON_OVER: &str = "[launch]\nquiet_window_ms = 500\nquiet_reads = 1\n";
 fn launch_with_pause(image: &Image, service: &mut Running) -> String {
     image.hold();
     service.ready_to_learn();
-    drop_caches().unwrap();
+    drop_caches();
     let app = image.spawn("app");
     let line = service.launch_of(&image.id("app"));
     image.let_end();
@@ -52,7 +52,7 @@ fn what_comes_after_a_pause_is_learned_by_two_launches_and_read_ahead_at_its_pla
     }
     service.stop();
     assert_order(&image);
-    drop_caches().unwrap();
+    drop_caches();
     prefetch(&image.root, "app");
     let files: Vec<String> = AFTER.map(|file| format!("/data/{file}")).collect();
     let mut command = vec!["/bin/cat"];

@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::fs::ext4::Ext4;
 use paralfetch::model::{Place, Profile};
 use paralfetch::profile::Store;
 
 use crate::running::Image;
 use crate::set_up;
+use common::drop_caches;
 use common::reads::{prefetch, profile, reads_of_launch};
 
 /// Pages of the file, between holes: as many extents, more than an inode has room for.
@@ -76,7 +76,7 @@ fn a_replaced_file_brings_its_metadata_and_the_old_ones_go() {
     image.enable("app");
     let mut service = image.start();
     // Cold: paths are seen a moment after the beginning, and blocks that are read from the beginning on.
-    drop_caches().unwrap();
+    drop_caches();
     image.learn(&mut service, "app");
     service.stop();
     let before = stored(&image).map(|kept| metadata_in(&kept));
@@ -102,7 +102,7 @@ fn a_replaced_file_brings_its_metadata_and_the_old_ones_go() {
         assert!(after.is_superset(&others), "{others:?} {after:?}");
         assert_in_place(&kept, &new);
     }
-    drop_caches().unwrap();
+    drop_caches();
     let report = prefetch(&image.root, "app");
     assert!(report.skipped.is_empty(), "{report:?}");
     assert_eq!(reads_of_launch(image.root.path(), &["/app"]), 0);

@@ -9,11 +9,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
 use common::root::{Root, fill, write_script};
-use common::{succeed, until};
+use common::{drop_caches, succeed, until};
 
 /// The setting of how many launches of an app are learned, and what it is unless a test sets it: the second launch is
 /// only prefetched.
@@ -296,7 +295,7 @@ impl Image {
 
     /// Launches from empty caches; returns what the service says of it.
     pub fn launch_cold(&self, running: &mut Running, name: &str) -> String {
-        drop_caches().unwrap();
+        drop_caches();
         self.launch(name);
         running.launch_of(&self.id(name))
     }

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use paralfetch::drive::drop_caches;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
 use crate::running::{make_pipe, number};
 use crate::set_up;
+use common::drop_caches;
 
 /// How long the listener takes to answer: four times what counts as late.
 const DELAY: Duration = Duration::from_millis(2);
@@ -130,7 +130,7 @@ fn a_launch_whose_opens_another_program_delays_is_left_alone_at_once_and_that_is
     image.until_stored("app");
 
     let listener = Listener::on(image.root.path());
-    drop_caches().unwrap();
+    drop_caches();
     let app = image.spawn("app");
     let line = service.launch_of(&id);
     let_end();
@@ -156,7 +156,7 @@ fn a_launch_whose_opens_another_program_delays_is_left_alone_at_once_and_that_is
     let is_named = named["found"].as_str().unwrap().contains(&who);
     assert!(is_named && named["level"] == "less", "{named}");
 
-    drop_caches().unwrap();
+    drop_caches();
     let app = image.spawn("app");
     let line = service.launch_of(&id);
     let_end();

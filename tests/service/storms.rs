@@ -8,12 +8,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use paralfetch::drive::drop_caches;
-
 use crate::running::{Launched, Running};
 use crate::set_up;
-use common::succeed;
 use common::until;
+use common::{drop_caches, succeed};
 
 /// A shell that starts programs one after the other, as compilers do.
 fn storm() -> Launched {
@@ -254,7 +252,7 @@ fn a_flood_of_one_user_takes_no_launch_of_another_its_prefetch() {
     let mut launch = || {
         let user = format!("--userspec={LAUNCHER}:{LAUNCHER}");
         let root = image.root.path().to_str().unwrap();
-        drop_caches().unwrap();
+        drop_caches();
         let mut app = Command::new("chroot");
         succeed(app.args([&user, root, "/app"]).stdout(Stdio::null()));
         service.launch_of(&image.id("app"))

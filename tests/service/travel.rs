@@ -3,14 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use paralfetch::drive::drop_caches;
 use paralfetch::model::Learned;
 use paralfetch::profile::Store;
 
 use crate::running::{Image, number};
 use crate::set_up;
 use common::root::FILES;
-use common::{copy_time, succeed};
+use common::{copy_time, drop_caches, succeed};
 
 /// Gives the data of an image the times that they have on another, as those of a package.
 fn same_times(from: &Image, to: &Image) {
@@ -42,7 +41,7 @@ fn a_first_launch_is_prefetched_by_an_imported_profile_and_learned() {
     let mut service = second.start();
     service.ready_to_learn();
     service.line(&["profiles from elsewhere"]);
-    drop_caches().unwrap();
+    drop_caches();
     second.launch("app");
     let line = service.launch_of(&second.id("app"));
     assert!(line.contains("kind=Learned"), "{line}");

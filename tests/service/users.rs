@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use paralfetch::drive::drop_caches;
 use paralfetch::fs::residency;
 use paralfetch::profile::Store;
 
@@ -15,7 +14,7 @@ use crate::running::{Image, Running, number};
 use crate::{seen_early_and_late, set_up};
 use common::root::content;
 use common::until;
-use common::{Mounted, succeed};
+use common::{Mounted, drop_caches, succeed};
 
 /// Two users and root.
 const USERS: [u32; 3] = [54_321, 54_322, 0];
@@ -45,7 +44,7 @@ fn app(root: &Path, id: u32, user: u32) -> String {
 
 /// Has this user launch the app from empty caches; returns what the service says of it.
 fn launch(image: &Image, service: &mut Running, user: u32) -> String {
-    drop_caches().unwrap();
+    drop_caches();
     succeed(Command::new("sh").args(["-c", &app(image.root.path(), user, user)]));
     let line = service.launch_of(&image.id("app"));
     assert_eq!(number(&line, "uid"), u64::from(user), "{line}");
@@ -124,7 +123,7 @@ fn the_ids_of_a_users_own_namespace_are_his() {
     let mut service = image.start();
     service.ready_to_learn();
     learn(&image, &mut service, user);
-    drop_caches().unwrap();
+    drop_caches();
     let script = format!("read mapped && {}", app(opt.path(), 0, user));
     let mut subordinate = Command::new("setpriv")
         .args([format!("--reuid={user}"), format!("--regid={user}")])

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use paralfetch::drive::drop_caches;
-
 use crate::running::{Image, Launched, Running, number};
 use crate::set_up;
 use common::slowed::Slowed;
-use common::{succeed, until};
+use common::{drop_caches, succeed, until};
 
 /// Whose app it is.
 const USER: u32 = 54_321;
@@ -63,7 +61,7 @@ fn launch(image: &Image, service: &mut Running) -> String {
 
 /// The same from empty caches.
 fn launch_cold(image: &Image, service: &mut Running) -> String {
-    drop_caches().unwrap();
+    drop_caches();
     launch(image, service)
 }
 
@@ -81,7 +79,7 @@ fn prepare(image: &Image, config: &str) {
     let line = launch_cold(image, &mut service);
     assert!(line.contains("kind=Prefetched"), "{line}");
     service.stop();
-    drop_caches().unwrap();
+    drop_caches();
 }
 
 #[test]
