@@ -145,9 +145,10 @@ fn is_served_as_an_image(fs_type: &'static str, mkfs_args: &[&str]) -> Option<Pr
         fs::write(root.join("data/7"), content(1, PAGES + 1)).unwrap();
     });
     let other = prefetch(&image.root, "app");
+    // Entries are not even looked at where all that is left to read is cached.
     let reasons = [Skipped::DeviceGone, Skipped::Gone];
     let is_refused = reasons.iter().any(|why| other.skipped.contains_key(why));
-    assert!(is_refused, "{other:?}");
+    assert!(is_refused || other.devices.contains(&None), "{other:?}");
     assert!(is_cold(&file(&image)), "{other:?}");
     Some(report)
 }
