@@ -15,6 +15,10 @@ use crate::process::Clocks;
 /// the programs takes a millisecond or some.
 const LATE_NS: u64 = 100_000_000;
 
+/// The share of a longer launch, one in so many, that may have gone by instead: on a slow machine, attaching takes longer,
+/// and so does the launch.
+const LATE_SHARE: u64 = 20;
+
 /// Switches the counting of waits on and off.
 pub struct WaitSwitch {
     /// While this lives, waits are counted.
@@ -72,9 +76,10 @@ impl WaitSwitch {
         })
     }
 
-    /// Whether the waits of a launch that began at `start_ns` are counted.
+    /// Whether the waits of a launch that began at `start_ns`, and goes on until now at least, are counted.
     pub fn counts_since(&self, start_ns: u64) -> bool {
-        self.since_ns.load(Ordering::Relaxed) <= start_ns.saturating_add(LATE_NS)
+        let since_ns = self.since_ns.load(Ordering::Relaxed);
+        is_in_time(since_ns, start_ns, Clocks::now().monotonic_ns)
     }
 
     /// Whether a thread attaches or detaches the programs.
@@ -99,5 +104,31 @@ impl WaitSwitch {
         work_behind("pf-attach", &self.outbox, || Message::Waits(change()))?;
         self.is_changing = true;
         Ok(())
+    }
+}
+
+/// Whether counting that began at `since_ns` saw enough of a launch from `start_ns` to `now_ns`.
+fn is_in_time(since_ns: u64, start_ns: u64, now_ns: u64) -> bool {
+    let late_ns = LATE_NS.max(now_ns.saturating_sub(start_ns) / LATE_SHARE);
+    since_ns <= start_ns.saturating_add(late_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn counting_may_begin_a_little_late_or_a_twentieth_of_the_launch() {
+        let is_in_time = |late_ns, took_ns| is_in_time(5 + late_ns, 5, 5 + took_ns);
+        assert!(is_in_time(LATE_NS, SECOND_NS));
+        assert!(!is_in_time(LATE_NS + 1, SECOND_NS));
+        assert!(is_in_time(3 * LATE_NS, 6 * SECOND_NS));
+        assert!(!is_in_time(3 * LATE_NS + 1, 6 * SECOND_NS));
+        assert!(
+            !super::is_in_time(u64::MAX, 5, 5 + SECOND_NS),
+            "they are not counted"
+        );
     }
 }
