@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Id, Need};
+use super::need::{Id, Need};
 use crate::fs::handle::joined;
 use crate::model::OperationKind;
 
