@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::executables::LocatedExecutables;
+use super::located_executables::LocatedExecutables;
 use super::marks::below;
 use super::registry::Record;
 use super::roots::{Inode, Roots, executed, inode};
@@ -237,7 +237,7 @@ mod tests {
     use crate::fs::mounts::MountTable;
     use crate::kernel::LaunchEventKind;
     use crate::model::Key;
-    use crate::service::executables::LocatedExecutable;
+    use crate::service::located_executables::LocatedExecutable;
     use crate::service::marks::Marks;
     use crate::service::registry::Added;
 

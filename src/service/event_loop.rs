@@ -371,8 +371,8 @@ impl Service {
             Message::Profiles { found, new, known } => {
                 self.parts.profiles_loaded_again(found, new, &known);
             }
-            Message::Apps(apply) => {
-                if let Some(warning) = apply(&mut self.parts.apps) {
+            Message::Profile { app, news } => {
+                if let Some(warning) = self.parts.apps.take_news(&app, news) {
                     self.parts.warn(warning);
                 }
                 self.parts.refresh_watch();
@@ -386,6 +386,7 @@ impl Service {
             Message::Located(found) => self.parts.executables_located(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
+            Message::AskedFor(asked) => self.answer(*asked),
         }
     }
 

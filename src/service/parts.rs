@@ -13,23 +13,25 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use super::Places;
-use super::cached_profile::{CachedProfile, CachedProfiles};
+use super::cached_profile::{CachedProfile, CachedProfiles, KnownProfiles, RecordedProfile};
 use super::catalogue::FoundApp;
 use super::config::{Config, Mode};
 use super::control::bus::Bus;
 use super::control::{ReportedApps, ServiceSignal};
 use super::diagnostics::Diagnostics;
 use super::discovery;
-use super::drive_probes::{DriveProbes, ProbesEnded};
-use super::executables::{ExecutableFinder, LocatedExecutables};
+use super::drive_probes::DriveProbes;
+use super::executables::ExecutableFinder;
 use super::late_reads::LateReads;
 use super::launch::{LaunchPolicy, StateEvent};
 use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
+use super::located_executables::LocatedExecutables;
 use super::mailbox::Outbox;
-use super::managed_apps::{KnownProfiles, ManagedApps};
+use super::managed_apps::ManagedApps;
 use super::message::Message;
 use super::own_process::{release_heap, work_behind};
 use super::prefetchers::Prefetchers;
+use super::probe_round::ProbesEnded;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
 use super::seeds::{FoundSeeds, SeedPlaces, SeedSearch};
@@ -55,13 +57,6 @@ const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The part of it in which settings are restored.
 const RESTORE_LIMIT: Duration = Duration::from_millis(500);
-
-/// A profile that a recorder has made.
-pub struct RecordedProfile {
-    pub learned: LearnedProfile,
-    /// The same, ready to be prefetched.
-    pub cached: CachedProfile,
-}
 
 /// The parts of the service. The event loop owns them.
 pub struct Parts {

@@ -84,9 +84,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
     warnings.0.extend(cannot);
     if let Some(address) = bus {
         let outbox = parts.outbox.clone();
-        let post = move |call: ControlCall| {
-            outbox.send(Message::Control(Box::new(move |service| call(service))))
-        };
+        let post = move |call: ControlCall| outbox.send(Message::Control(call));
         let served = serve(Box::new(post), &address);
         parts.bus = warnings.keep("there is no bus", served);
     }

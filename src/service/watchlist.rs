@@ -11,15 +11,12 @@ use std::ffi::{OsStr, OsString};
 
 use super::catalogue::Catalogue;
 use super::config::AutomaticConfig;
+use super::located_executables::PATH;
 use super::marks::Marks;
 use super::registry::{Added, EVERY_USER, Record, Registry};
 use crate::apps::{Rules, desktop};
 use crate::kernel::{Watched, WatchedApps, WatchedName};
 use crate::model::{LaunchCounts, UserApp};
-
-/// Where commands are looked for: a service has no user's PATH.
-pub const PATH: &str =
-    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
 
 /// Most programs that are on probation at a time, and of one user.
 const MOST_ON_PROBATION: usize = 64;

@@ -15,7 +15,7 @@ use crate::profile::{decode, encode};
 use crate::service::config::{Mode, set_mode};
 use crate::service::event_loop::Service;
 use crate::service::history::History;
-use crate::service::message::Message;
+use crate::service::message::{AskedFor, Message};
 use crate::service::own_profile::hide_names;
 use crate::service::registry::{Record, Registry};
 
@@ -143,10 +143,12 @@ impl Control for Service {
                 let (app, outbox) = (app.to_owned(), self.parts.outbox.clone());
                 self.parts.worker.jobs.run(move || {
                     let new = new_record(&app, &rules, asks);
-                    outbox.send(Message::Control(Box::new(move |service| {
-                        reply(new.and_then(|new| {
-                            service.ask_about(user, is_administrator, vec![], Some(new), request)
-                        }));
+                    outbox.send(Message::AskedFor(Box::new(AskedFor {
+                        new,
+                        user,
+                        is_administrator,
+                        request,
+                        reply,
                     })));
                 });
             }
@@ -234,6 +236,15 @@ impl Service {
             warnings,
             ..Status::default()
         }
+    }
+
+    /// Answers a call that asks for an app which had to be looked for.
+    pub(in crate::service) fn answer(&mut self, asked: AskedFor) {
+        let (user, is_administrator, request) = (asked.user, asked.is_administrator, asked.request);
+        let answer = asked
+            .new
+            .and_then(|new| self.ask_about(user, is_administrator, Vec::new(), Some(new), request));
+        (asked.reply)(answer);
     }
 
     /// Learns, prefetches or disables the apps of a name: those `found`, or a `new` one. Returns its id.

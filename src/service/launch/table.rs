@@ -11,10 +11,10 @@ use crate::kernel::LAUNCHES;
 use crate::model::{App, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
+use crate::service::cached_profile::RecordedProfile;
 use crate::service::clock::epoch_s;
 use crate::service::history::{Kind, LaunchRecord};
 use crate::service::late_reads;
-use crate::service::parts::RecordedProfile;
 
 /// How often launches under way are looked at.
 pub const TICK: Duration = Duration::from_millis(100);

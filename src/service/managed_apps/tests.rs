@@ -69,7 +69,7 @@ fn take_results(apps: &mut ManagedApps, inbox: &Inbox) {
     all_done.recv().unwrap();
     for message in inbox.take() {
         match message {
-            Message::Apps(apply) => drop(apply(apps)),
+            Message::Profile { app, news } => drop(apps.take_news(&app, news)),
             Message::Profiles { found, new, known } => {
                 apps.loaded_again(found, new, &known);
             }
@@ -207,22 +207,18 @@ fn steps_that_change_nothing_are_passed_over_though_the_profile_takes_in_what_th
     let tuning = |apps: &ManagedApps| apps.registry.records[&key()].managed.tuning().cloned();
     assert!(tuning(&apps).unwrap().wanted().is_some());
     // As the job that takes in what was missed.
-    apps.change_profile(
-        &key(),
-        Occasion::Launch,
-        |profile, _, store| {
-            let obsolete = profile.obsolete + 1;
-            let taken_in = Profile {
-                obsolete,
-                ..profile
-            };
-            CachedProfile::store(&taken_in, store).ok()
-        },
-        |apps, key, profile| {
-            apps.profiles.insert(key, profile);
-            None
-        },
-    );
+    apps.change_profile(&key(), Occasion::Launch, |profile, _, store| {
+        let obsolete = profile.obsolete + 1;
+        let taken_in = Profile {
+            obsolete,
+            ..profile
+        };
+        let stored = CachedProfile::store(&taken_in, store);
+        let noted = NotedReads { joined: 1, kept: 0 };
+        Some(ProfileChange::Extended(
+            stored.map(|stored| (stored, noted)),
+        ))
+    });
     // Data of 24 KiB: no shift beyond that changes anything.
     let rules = apps.rules;
     for _ in 0..=rules.max_shift / rules.shift_step {
