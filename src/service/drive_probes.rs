@@ -24,7 +24,7 @@ pub struct DriveProbes {
     /// When that will be some time ago; `None`: nothing is to be measured, or something is being measured.
     due: Option<Instant>,
     /// How long after a launch: the user has what he wanted by then, and the drive is still awake.
-    pub rest: Duration,
+    rest: Duration,
     /// Nothing is measured before.
     not_before: Instant,
     /// The apps whose drives were looked at since the service has begun.
@@ -55,6 +55,11 @@ impl DriveProbes {
             sysfs,
             outbox,
         }
+    }
+
+    /// Takes another setting for how long after a launch drives are measured.
+    pub fn set_rest(&mut self, rest: Duration) {
+        self.rest = rest;
     }
 
     /// A launch of an app that has a profile is over. Its drives are looked at if they were not yet.

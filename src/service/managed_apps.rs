@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::sync::Arc;
 
 use super::cached_profile::{CachedProfile, CachedProfiles, KnownProfiles};
 use super::clock::{booted_s, now_s};
+use super::config::Config;
 use super::history::{Kind, LaunchRecord};
 use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
@@ -28,8 +30,8 @@ use crate::fs::mounts::MountTable;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads};
 use crate::model::{App, MissedRequests, Params, PrefetchReport, Profile, UserApp};
 use crate::policy::{
-    ColdLaunch, Decision, DecisionReason, Managed, NoGainFacts, NoGainReason, Observation, Off,
-    Plan, TuningRules, why_no_gain,
+    ColdLaunch, Decision, DecisionReason, LaunchFigures, Managed, NoGainFacts, NoGainReason,
+    Observation, Off, Plan, TuningRules, why_no_gain,
 };
 use crate::profile::{Store, decode};
 
@@ -42,18 +44,18 @@ pub struct ManagedApps {
     pub registry: Registry,
     pub profiles: CachedProfiles,
     /// Profiles that were learned elsewhere, of [`EVERY_USER`]: for launches of apps of which a user has none yet.
-    pub seeds: CachedProfiles,
+    seeds: CachedProfiles,
     /// Whether schedules may be tuned (`prefetch.dynamic`).
-    pub tunes: bool,
-    /// In which steps, and how far.
-    pub rules: TuningRules,
+    tunes: bool,
+    /// In which steps schedules are tuned, and how far.
+    rules: TuningRules,
     /// How many launches of an app are learned in a row, at most (`prefetch.max_learned_launches`).
-    pub most_learned: u32,
+    most_learned: u32,
     /// Bytes that the profiles of one user's apps may take, besides those that the administrator has named
     /// (`automatic.max_profiles_mib`).
-    pub most_bytes: u64,
+    most_bytes: u64,
     /// Whether an app may have changed since that was last looked at, to be reported on the bus.
-    pub may_have_changed: bool,
+    may_have_changed: bool,
     told: ToldGains,
     store: Store,
     jobs: Jobs,
@@ -124,6 +126,31 @@ impl ManagedApps {
             apps.observe(&key, &Observation::NoProfile);
         }
         Ok((apps, warnings))
+    }
+
+    /// Takes the settings for apps from the configuration.
+    pub fn configure(&mut self, config: &Config) {
+        self.tunes = config.prefetch.dynamic;
+        self.rules = TuningRules::from(&config.tuning);
+        self.most_learned = config.prefetch.max_learned_launches as u32;
+        self.most_bytes = config.automatic.max_profiles_mib << 20;
+    }
+
+    /// Manages another app.
+    pub fn manage(&mut self, record: Record) {
+        self.registry.insert(record);
+        self.may_have_changed = true;
+    }
+
+    /// Replaces the profiles that were learned elsewhere.
+    pub fn set_seeds(&mut self, seeds: CachedProfiles) {
+        self.seeds = seeds;
+        self.may_have_changed = true;
+    }
+
+    /// Whether an app may have changed since the last call.
+    pub fn may_have_changed(&mut self) -> bool {
+        mem::take(&mut self.may_have_changed)
     }
 
     /// Notes whether it was clear where the app's file systems are. A prefetch that was refused has not looked.
@@ -208,6 +235,19 @@ impl ManagedApps {
         let without_us = record.managed.typical_times().without_us?;
         let took_us = launch.duration_us?;
         (launch.kind == Kind::Anticipated).then(|| without_us.saturating_sub(took_us))
+    }
+
+    /// Takes a launch of an app that is over, and carries out what its policy decides.
+    pub fn observe_launch(&mut self, key: &UserApp, figures: &LaunchFigures) {
+        let profile = self.profiles.get(key);
+        if let Some(history) = profile.map(|profile| profile.history.clone()) {
+            let observation = Observation::Launched {
+                history: &history,
+                figures,
+                rules: self.rules,
+            };
+            self.observe(key, &observation);
+        }
     }
 
     /// Takes what happened to an app, and carries out what its policy decides.

@@ -52,7 +52,7 @@ pub enum Message {
         found: CachedProfiles,
         /// Records of apps that had none before.
         new: Vec<Record>,
-        /// Those that were in force before the store was read.
+        /// Profiles that were in force before the store was read.
         known: KnownProfiles,
     },
     /// The worker has something to tell of an app's profile.

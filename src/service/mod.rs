@@ -71,8 +71,9 @@ use crate::drive::Sysfs;
 
 pub use cached_profile::main_class;
 pub use located_executables::PATH as SEARCH_PATH;
+pub use parts::CannotWorkHere;
 pub use shield::{GUARD_DIR as SHIELD_DIR, KEEPER_LIMIT as SHIELD_KEEPER_LIMIT, guard_dir};
-pub use start::{CannotWorkHere, run};
+pub use start::run;
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.
 #[derive(Clone, Debug)]

@@ -25,9 +25,9 @@ pub struct ProbesEnded {
     pub is_disturbed: bool,
     /// The apps whose profiles lie on drives that were measured.
     pub apps: Vec<UserApp>,
-    /// Those that cannot be measured.
+    /// Numbers of drives that cannot be measured.
     pub failed: Vec<u64>,
-    /// Why.
+    /// Why, a line each.
     pub warnings: Vec<String>,
 }
 
@@ -160,7 +160,7 @@ impl ProbeRound {
             return false;
         }
         let drives = MeasuredDrives::load(&self.state_dir).unwrap_or_else(|error| {
-            // It is replaced.
+            // A file that cannot be read is replaced.
             ended.warnings.push(error.to_string());
             MeasuredDrives::default()
         });

@@ -15,7 +15,7 @@ pub enum ProfileNews {
         before: Arc<[u8]>,
         change: Box<ProfileChange>,
     },
-    /// It was just learned and could not be stored, for this reason.
+    /// The profile was just learned and could not be stored, for this reason.
     NotStored(String),
     /// All jobs are done that waited when a step of tuning had no effect: the next step can be taken.
     NextStepDue,
@@ -27,7 +27,7 @@ pub enum ProfileChange {
     Rescheduled(Result<Rescheduled<CachedProfile>, String>),
     /// The profile was to be scheduled for what its drives cost; `None`: its schedule stays.
     ForDrives(Result<Option<CachedProfile>, String>),
-    /// Its files were checked.
+    /// The files of the profile were checked.
     Refreshed {
         stored: Result<CachedProfile, String>,
         /// Entries that were replaced or removed.

@@ -3,7 +3,7 @@ use std::sync::mpsc::channel;
 use super::*;
 use crate::learn::LearnSummary;
 use crate::model::Learned;
-use crate::policy::{LaunchFigures, PhaseRequest, TuningEnd, well_prefetched};
+use crate::policy::{PhaseRequest, TuningEnd, well_prefetched};
 use crate::profile::generate::sample;
 use crate::service::config::HistoryConfig;
 use crate::service::mailbox::{Inbox, mailbox};
@@ -27,7 +27,13 @@ fn one_app(dir: &std::path::Path) -> (ManagedApps, Inbox, Worker) {
     )
     .unwrap();
     let (registry, _) = Registry::load(dir).unwrap();
-    let loaded = ManagedApps::load(registry, &Rules::none(), store, worker.jobs.clone(), outbox);
+    let loaded = ManagedApps::load(
+        registry,
+        &Rules::none(),
+        store,
+        worker.jobs().clone(),
+        outbox,
+    );
     (loaded.unwrap().0, inbox, worker)
 }
 
@@ -56,7 +62,7 @@ fn a_managed_program_that_is_declared_a_launcher_is_managed_no_longer() {
     let records = Records::open(dir.path(), &HistoryConfig::default()).0;
     let worker = Worker::start(records, outbox.clone()).unwrap();
     let store = Store::create(dir.path()).unwrap();
-    let (rules, jobs) = (Rules::builtin(), worker.jobs.clone());
+    let (rules, jobs) = (Rules::builtin(), worker.jobs().clone());
     let (apps, _) = ManagedApps::load(registry, &rules, store, jobs, outbox).unwrap();
     let left: Vec<&str> = apps.registry.records.keys().map(|key| &*key.id).collect();
     assert_eq!(left, ["/usr/bin/env", "/usr/bin/gimp"]);
