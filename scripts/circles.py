@@ -97,7 +97,7 @@ class Crate:
         """For each file, those that it names something of."""
         graph = collections.defaultdict(set)
         for module, text in self.texts.items():
-            body = re.sub(r"(?m)^\s*(?:pub(?:\([^)]*\))? )?use [^;]+;", "", text)
+            body = re.sub(r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:use [^;]+|mod \w+);", "", text)
             paths = [path.split("::") for path in re.findall(r"\b\w+(?:::\w+)+", body)]
             names = set(re.findall(r"\b\w+\b", body))
             named = [parts for name, parts in self.uses[module].items() if name in names]

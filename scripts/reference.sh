@@ -28,7 +28,7 @@ cli/learn.rs                 json
 learn/sequence/requirements.rs Requirements RequestCounts
 learn/sequence/report.rs     ResolveReport LeftOut FileCount
 fs/support.rs                Support
-learn/lookups/mod.rs         PathCounts
+learn/sequence/report.rs     PathCounts
 cli/report.rs                json_lines
 judge/misses/mod.rs          Miss MissedPlace MissReason RequestCount
 fs/ext4/mod.rs               BlockKind

@@ -13,6 +13,7 @@ use std::os::unix::fs::DirEntryExt;
 
 use super::probe::LiveProbe;
 use super::sequence::block_pages;
+use crate::fs::handle::joined;
 use crate::fs::public_tree::{PublicNode, PublicTree};
 use crate::fs::safe_open::own_path;
 use crate::profile::{PortableUse, is_plain_path};
@@ -158,7 +159,7 @@ impl BlockWalk<'_> {
     /// Names what a look-up of this entry reads, if that is wanted: its inode, or the directory's block that holds its name.
     fn name(&mut self, dir: &mut ReadDirectory<'_>, entry: &DirEntry, probe: &mut LiveProbe<'_>) {
         let name = entry.file_name();
-        let Some(path) = name.to_str().map(|name| below(dir.path, name)) else {
+        let Ok(path) = String::from_utf8(joined(dir.path.as_bytes(), name.as_bytes())) else {
             return;
         };
         if !is_plain_path(&path) || (self.blocks.is_left_out)(&path) {
@@ -220,12 +221,4 @@ fn inode_pages(dev: u64, ino: u64, probe: &mut LiveProbe<'_>) -> Vec<Page> {
         .flatten()
         .map(|page| (dev, page))
         .collect()
-}
-
-/// The path of a name in a directory.
-fn below(directory: &str, name: &str) -> String {
-    match directory {
-        "/" => format!("/{name}"),
-        _ => format!("{directory}/{name}"),
-    }
 }

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{App, Device, Ended, HelperRead, Hooks, Learned, PrefetchEntry, Profile};
 use crate::model::{MOST_LEARNED_LAUNCHES, Revision, Span, UnusedPages};
 
-pub use limits::MAX_FILE_BYTES;
+pub use limits::{MAX_FILE_BYTES, MAX_PATH};
 
 /// The first byte is no ASCII and the last is a line feed, so that a file that went through a
 /// conversion of character sets or line ends is told apart at once.

@@ -9,7 +9,7 @@ pub(crate) mod generate;
 
 #[doc(hidden)]
 pub use format::seal;
-pub use format::{FormatError, MAX_FILE_BYTES, TIME_QUANTUM_US, decode, encode};
+pub use format::{FormatError, MAX_FILE_BYTES, MAX_PATH, TIME_QUANTUM_US, decode, encode};
 pub use portable::{
     FileVersion, MAX_PORTABLE_BYTES, PortableError, PortableFile, PortableProfile, PortableRead,
     PortableUse, is_plain_path,

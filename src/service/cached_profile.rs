@@ -8,6 +8,7 @@ use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::fs::present::{present_devices, unclear};
 use crate::kernel::WatchedPage;
+use crate::learn::LearnedProfile;
 use crate::model::{
     App, DataPages, Device, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
 };
@@ -49,6 +50,16 @@ pub struct CachedProfile {
 
 /// Profiles by app.
 pub type CachedProfiles = HashMap<UserApp, CachedProfile>;
+
+/// The profiles that were in force when a job began, by app: as [`CachedProfile::packed`].
+pub type KnownProfiles = HashMap<UserApp, Arc<[u8]>>;
+
+/// A profile that a recorder has made.
+pub struct RecordedProfile {
+    pub learned: LearnedProfile,
+    /// The profile, ready to be prefetched.
+    pub cached: CachedProfile,
+}
 
 impl CachedProfile {
     /// Reads all profiles of a store, by app, and says which cannot be used.

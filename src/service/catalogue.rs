@@ -6,10 +6,9 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::executables::LocatedExecutables;
-use super::marks::below;
+use super::located_executables::LocatedExecutables;
 use super::registry::Record;
-use super::roots::{Inode, Roots, executed, inode};
+use super::roots::{Inode, Roots, below, executed, inode};
 use crate::apps::Rules;
 use crate::kernel::LaunchEvent;
 use crate::model::{App, Identity, UserApp};
@@ -93,7 +92,7 @@ impl Catalogue {
     fn enter_executables(&mut self) {
         self.paths.clear();
         self.inodes.clear();
-        // Those that start the same program by a name of their own. Any other name of it tells nothing.
+        // How many apps are names of one program: then its other names do not tell which of them it is.
         let mut of_inode: HashMap<Inode, usize> = HashMap::new();
         for id in &self.executables {
             self.paths.insert(id.into(), id.clone());
@@ -237,7 +236,7 @@ mod tests {
     use crate::fs::mounts::MountTable;
     use crate::kernel::LaunchEventKind;
     use crate::model::Key;
-    use crate::service::executables::LocatedExecutable;
+    use crate::service::located_executables::LocatedExecutable;
     use crate::service::marks::Marks;
     use crate::service::registry::Added;
 

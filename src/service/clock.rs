@@ -26,7 +26,7 @@ pub fn utc_offset_s() -> i32 {
     }
 }
 
-/// The same of another time.
+/// A time in seconds since the epoch; 0 if it is before that.
 pub fn epoch_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -39,7 +39,8 @@ impl Diagnostics {
         self.warn_at(warning, Instant::now());
     }
 
-    /// The same at this time. Returns whether the log has it.
+    /// Puts a warning into `status`, and into the log unless it was there less than [`REPEATED`] before `now`. Returns
+    /// whether it is new there.
     fn warn_at(&mut self, warning: String, now: Instant) -> bool {
         let known = self
             .warnings

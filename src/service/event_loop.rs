@@ -3,32 +3,22 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::announce::{AnnouncedLaunch, Announcements, MOST_AT_ONCE};
-use super::catalogue::FoundApp;
-use super::clock::now_s;
-use super::config::Config;
-use super::launch::{LaunchStart, Launches, StateEvent, TICK};
-use super::launch_threads::LaunchTask;
+use super::launch::{Launches, StateEvent, TICK};
 use super::mailbox::Inbox;
-use super::marks::Marks;
 use super::message::Message;
 use super::notify::{NotifyState, notify, watchdog_interval};
-use super::own_commands::OwnCommands;
 use super::own_process::lock_code;
 use super::packages::{Packages, REST};
 use super::parts::Parts;
-use super::registry::{Added, Record};
-use super::warm_up::{WarmUpEvent, WarmUpOccasion};
 use super::watchdog::Watchdog;
 use crate::kernel::{LaunchEvent, LaunchEventKind};
-use crate::model::{App, LaunchLimits, UserApp};
-use crate::policy::Plan;
 use crate::process::Clocks;
 
 /// How long after the service's start the daily check of the profiles comes at the earliest: the system may be
@@ -40,13 +30,12 @@ const STARTING: Duration = Duration::from_secs(10);
 
 /// The service.
 pub struct Service {
-    pub launches: Launches,
+    pub(super) launches: Launches,
     /// The parts beside the launches.
-    pub parts: Parts,
+    pub(super) parts: Parts,
     inbox: Inbox,
     announcements: Announcements,
     packages: Option<Packages>,
-    own_commands: OwnCommands,
     signals: SignalFd,
     /// When the daily check of the profiles may come at the earliest.
     check_after: Instant,
@@ -54,25 +43,12 @@ pub struct Service {
     lock_code_at: Option<Instant>,
     /// Events and launches that the kernel side has lost so far.
     lost: u64,
-    /// Executions that the kernel side has left alone so far because their user makes too many.
-    excess_execs: u64,
     /// When slots of launches that are not known are freed, up to which launch.
     sweep_at: Option<(Instant, u64)>,
     /// When a package manager that has changed something will have come to rest.
     packages_at_rest: Option<Instant>,
-    /// Whether launches were under way since the last look.
-    had_launches: bool,
     /// `None` if systemd's watchdog does not watch the service.
     watchdog: Option<Watchdog>,
-}
-
-/// What a launch begins with.
-#[derive(Clone, Copy)]
-enum Beginning {
-    /// A call of execve, from which on the kernel records it if a recorder is ready.
-    Execve,
-    /// An announcement. Nothing is recorded before that.
-    Announced,
 }
 
 impl Service {
@@ -85,22 +61,18 @@ impl Service {
         signals: SignalFd,
     ) -> Self {
         let now = Instant::now();
-        let own_commands = OwnCommands::of_this_program(parts.places.leaves_own_commands);
         Service {
             launches: Launches::default(),
             parts,
             inbox,
             announcements,
             packages,
-            own_commands,
             signals,
             check_after: now + AFTER_START,
             lock_code_at: Some(now + STARTING),
             lost: 0,
-            excess_execs: 0,
             sweep_at: None,
             packages_at_rest: None,
-            had_launches: false,
             watchdog: watchdog_interval().map(|interval| Watchdog::new(interval, now)),
         }
     }
@@ -113,8 +85,7 @@ impl Service {
         self.parts.begin_warm_up();
         loop {
             self.wait()?;
-            let events = self.parts.kernel.take().map_err(io::Error::other)?;
-            for event in events {
+            for event in self.parts.take_events()? {
                 self.on_kernel_event(&event);
             }
             self.on_announced();
@@ -146,13 +117,12 @@ impl Service {
             .transpose()?;
         let mut fds = Vec::with_capacity(8);
         let single = [
-            Some(self.parts.kernel.fd()),
             Some(self.inbox.fd()),
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),
         ];
         let announcements = self.announcements.fds(Instant::now());
-        let others = self.parts.warm_up.fds().chain(announcements);
+        let others = self.parts.fds().chain(announcements);
         for fd in single.into_iter().flatten().chain(others) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
@@ -173,23 +143,18 @@ impl Service {
         let until_sweep = self
             .sweep_at
             .map(|(at, _)| at.saturating_duration_since(now));
-        let until_given_up = self.parts.threads.until_next(now);
         let others = until_watchdog.into_iter().chain(until_sweep);
-        let others = others.chain(self.parts.late_reads.until_due(now));
         let until_lock = self
             .lock_code_at
             .map(|at| at.saturating_duration_since(now));
-        let others = others.chain(until_given_up).chain(until_lock);
-        let others = others.chain(self.parts.probes.until_due(now));
-        let others = others.chain(self.parts.warm_up.until_due(now));
+        let others = others.chain(self.parts.until_due(now)).chain(until_lock);
         let others = others.chain(self.announcements.rest(now));
         Some(others.fold(until_check, Duration::min))
     }
 
-    /// Time until the files of the profiles are to be checked: once a day by the time of day, since the system
-    /// may be off or asleep at night, and after changes of packages.
+    /// Time until the files of the profiles are to be checked: once a day, and after changes of packages.
     fn until_check(&self, now: Instant) -> Duration {
-        let daily = self.parts.apps.registry.until_check(now_s());
+        let daily = self.parts.until_check();
         let daily = daily.max(self.check_after.saturating_duration_since(now));
         self.packages_at_rest.map_or(daily, |at_rest| {
             daily.min(at_rest.saturating_duration_since(now))
@@ -198,104 +163,21 @@ impl Service {
 
     fn on_kernel_event(&mut self, event: &LaunchEvent) {
         match event.kind {
-            LaunchEventKind::Called => self.on_called(event),
-            LaunchEventKind::Executed => self.on_executed(event),
+            LaunchEventKind::Called => {
+                self.launches.called(event, Clocks::now(), &mut self.parts);
+            }
+            LaunchEventKind::Executed => self.launches.executed(event, &mut self.parts),
             LaunchEventKind::Ended => {
                 self.launches
                     .exited(event.launch, event.time_ns, &mut self.parts);
             }
-            LaunchEventKind::Large(bytes) => {
-                self.parts
-                    .warm_up(WarmUpEvent::Occasion(WarmUpOccasion::Ended));
-                if self.parts.watchlist.catalogue.is_of_system(event)
-                    && let Some(path) = event.path.to_str()
-                {
-                    let key = UserApp::new(event.uid, path);
-                    self.parts.has_read_much(key, bytes);
-                }
-            }
-        }
-    }
-
-    /// execve was called: the earliest moment to prefetch.
-    fn on_called(&mut self, event: &LaunchEvent) {
-        if self.launches.follows(event.launch) {
-            // It tries another directory of PATH; the app was not in the one before.
-            return;
-        }
-        match self.parts.watchlist.catalogue.called(event) {
-            Some(found) => self.begin(event.launch, event.pid, found, Beginning::Execve),
-            None => {
-                let now = Clocks::now();
-                self.launches
-                    .wait_for_exec(event.launch, event.pid, now, &mut self.parts);
-            }
-        }
-    }
-
-    /// execve has succeeded.
-    fn on_executed(&mut self, event: &LaunchEvent) {
-        let found = self.parts.watchlist.catalogue.executed(event);
-        match (found, self.launches.app_of(event.launch)) {
-            (Some(found), Some(key)) if *key == found.key => {
-                self.launches
-                    .executed(event.launch, found.app, &mut self.parts);
-            }
-            (Some(found), None) => {
-                self.begin(event.launch, event.pid, found, Beginning::Execve);
-                self.happened(event.launch, StateEvent::Executed);
-            }
-            (None, _) | (Some(_), Some(_)) => {
-                let another = StateEvent::ExecutedAnother;
-                self.launches.end(event.launch, another, &mut self.parts);
-            }
+            LaunchEventKind::Large(bytes) => self.parts.has_read_much(event, bytes),
         }
     }
 
     /// Something has happened to a launch that may be followed.
     fn happened(&mut self, launch: u64, event: StateEvent) {
         self.launches.happened(launch, event, &mut self.parts);
-    }
-
-    /// execve was called for a launch, which is followed from now on if there is room for it, its app is managed and
-    /// no other command of ours has started it.
-    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, beginning: Beginning) {
-        let room = self.launches.has_room_for(&found.key) && !self.own_commands.have_started(pid);
-        let policy = room.then(|| self.parts.plan(&found)).flatten();
-        let Some(mut policy) = policy else {
-            return self
-                .launches
-                .end(launch, StateEvent::Cancelled, &mut self.parts);
-        };
-        let recorders = &mut self.parts.recorders;
-        let is_recorded = match beginning {
-            Beginning::Execve => recorders.is_claimed(launch),
-            Beginning::Announced => recorders.is_ready(),
-        };
-        policy.is_recorded =
-            is_recorded && policy.plan == Plan::Learn && recorders.has_share(found.key.uid);
-        let limits = LaunchLimits::from(&self.parts.config.launch);
-        let start = LaunchStart {
-            key: found.key,
-            app: found.app,
-            pid,
-            policy,
-            limits: match policy.plan {
-                Plan::Learn => limits.for_lesson(),
-                _ => limits,
-            },
-            begun: Clocks::now(),
-            began: SystemTime::now(),
-        };
-        // Before the first requests: the drive is the launch's.
-        self.parts.warm_up(WarmUpEvent::Stopped);
-        self.had_launches = true;
-        self.launches.begin(launch, start, &mut self.parts);
-        // Behind the first requests: it starts a thread.
-        if !policy.is_recorded {
-            self.parts.give_recorder_up(launch);
-        }
-        self.parts.probes.stop();
     }
 
     fn on_announced(&mut self) {
@@ -310,39 +192,9 @@ impl Service {
     }
 
     fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
-        let key = announced.user_app();
-        if !self.parts.apps.registry.records.contains_key(&key) {
-            let name = announced.name.clone();
-            let record = Record::new(key.clone(), name, Added::Announced, Marks::default());
-            // Any user may announce any name.
-            if !self.parts.manage_announced(record) {
-                tracing::debug!(app = key.id, uid = key.uid, "announced, and not managed");
-                // One warning for all names that a user may think of.
-                let warning = format!(
-                    "apps that processes of user {} announce are not managed: there are too many \
-                     (automatic.max_apps)",
-                    key.uid
-                );
-                return self.parts.warn(warning);
-            }
-        }
-        match self.parts.kernel.adopt(announced.pid, announced.uid) {
-            Ok(Some(launch)) => {
-                let pid = announced.pid.as_raw_nonzero().get() as u32;
-                let app = App {
-                    uid: key.uid,
-                    path: key.id.clone().into_bytes(),
-                    ..App::default()
-                };
-                let found = FoundApp { key, app };
-                self.begin(launch, pid, found, Beginning::Announced);
-                self.happened(launch, StateEvent::Executed);
-            }
-            Ok(None) => self
-                .parts
-                .warn("too many launches at once: one was left alone".to_owned()),
-            // The process is gone.
-            Err(error) => tracing::debug!("{error}"),
+        if let Some((launch, found)) = self.parts.announced(announced) {
+            let pid = announced.pid.as_raw_nonzero().get() as u32;
+            self.launches.announced(launch, pid, found, &mut self.parts);
         }
     }
 
@@ -363,7 +215,7 @@ impl Service {
             }
             Message::Shield { started, wanted } => self.parts.shield_changed(started, wanted),
             Message::Prefetched(launch) => {
-                self.parts.threads.ended(LaunchTask::Prefetch, launch);
+                self.parts.prefetch_ended(launch);
                 self.happened(launch, StateEvent::PrefetchEnded);
             }
             Message::Likely(found) => self.parts.likely_found(found),
@@ -371,12 +223,7 @@ impl Service {
             Message::Profiles { found, new, known } => {
                 self.parts.profiles_loaded_again(found, new, &known);
             }
-            Message::Apps(apply) => {
-                if let Some(warning) = apply(&mut self.parts.apps) {
-                    self.parts.warn(warning);
-                }
-                self.parts.refresh_watch();
-            }
+            Message::Profile { app, news } => self.parts.take_news(&app, news),
             Message::Discovered(key) => self.parts.follow_discovered(&key),
             Message::Seeds(found) => self.parts.set_seeds(found),
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
@@ -386,6 +233,7 @@ impl Service {
             Message::Located(found) => self.parts.executables_located(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
+            Message::AskedFor(asked) => self.answer(*asked),
         }
     }
 
@@ -410,28 +258,14 @@ impl Service {
         self.on_watchdog(now);
         self.sweep(now);
         self.lock_code(now);
-        self.warn_of_excess();
-        if self.launches.is_empty() && self.parts.probes.until_due(now) == Some(Duration::ZERO) {
-            self.parts.probe_drives();
+        self.parts.warn_of_excess();
+        if self.launches.is_empty() {
+            self.parts.probe_drives(now);
+            self.parts.go_on_warming_up(now);
         }
-        self.warm_up(now);
         if self.until_check(now).is_zero() {
             self.packages_at_rest = None;
             self.parts.refresh_profiles();
-        }
-    }
-
-    /// Goes on with reading ahead before launches, when none is under way.
-    fn warm_up(&mut self, now: Instant) {
-        if !self.launches.is_empty() {
-            return;
-        }
-        if std::mem::take(&mut self.had_launches) {
-            self.parts
-                .warm_up(WarmUpEvent::Occasion(WarmUpOccasion::Ended));
-        }
-        if self.parts.warm_up.until_due(now) == Some(Duration::ZERO) {
-            self.parts.warm_up(WarmUpEvent::Due);
         }
     }
 
@@ -448,11 +282,9 @@ impl Service {
 
     /// Gives up threads that take too long: their launches go on without them.
     fn give_up_hanging(&mut self, now: Instant) {
-        for hanging in self.parts.threads.give_up(now) {
-            let (event, note) = self.parts.give_up(&hanging);
+        for (launch, event, note) in self.parts.give_up_hanging(now) {
             let given_up = (event, note, None);
-            self.launches
-                .recorded(hanging.launch, given_up, &mut self.parts);
+            self.launches.recorded(launch, given_up, &mut self.parts);
             self.parts.refresh_watch();
         }
     }
@@ -468,7 +300,7 @@ impl Service {
                 for thread in to_ask {
                     self.parts.ask_thread(thread);
                 }
-                if self.parts.threads.too_many_hang() {
+                if self.parts.too_many_hang() {
                     tracing::error!(
                         "too many threads that learn or prefetch hang; systemd will start the service again"
                     );
@@ -487,45 +319,26 @@ impl Service {
     /// Frees the slots of launches whose beginning was reported in an event that was lost. Nothing else would ever end
     /// them. A while after the loss: a launch whose events have arrived is known by then.
     fn sweep(&mut self, now: Instant) {
-        let kernel = &mut self.parts.kernel;
-        let lost = kernel.lost();
+        let lost = self.parts.lost_events();
         if lost > self.lost {
             self.lost = lost;
-            let due = now + self.parts.config.launch.rest();
-            self.sweep_at.get_or_insert((due, kernel.last_launch()));
+            let due = now + self.parts.config().launch.rest();
+            let last = self.parts.last_launch();
+            self.sweep_at.get_or_insert((due, last));
         }
         let Some((_, last)) = self.sweep_at.take_if(|(at, _)| *at <= now) else {
             return;
         };
-        let late = &self.parts.late_reads;
-        let slots = kernel.launches_until(last);
-        let slots = slots.filter(|&launch| !late.contains(launch));
-        for launch in self.launches.unknown(slots) {
-            tracing::debug!(
-                launch,
-                "its beginning was not reported: it is not counted any more"
-            );
-            kernel.end(launch);
-        }
-    }
-
-    /// Says which user executes watched programs too fast. Such executions wake nobody: this is noticed when
-    /// something else happens.
-    fn warn_of_excess(&mut self) {
-        let (count, uid) = self.parts.kernel.excess_execs();
-        if count > self.excess_execs {
-            self.excess_execs = count;
-            self.parts.warn(format!(
-                "user {uid} executes programs that are watched for more than 32 times a second: the further ones \
-                 are left alone"
-            ));
+        let slots = self.parts.launches_until(last);
+        for launch in self.launches.unknown(slots.into_iter()) {
+            self.parts.end_unreported(launch);
         }
     }
 
     fn on_signals(&mut self) -> io::Result<ControlFlow<()>> {
         while let Some(received) = self.signals.read_signal()? {
             match received.ssi_signo as i32 {
-                libc::SIGHUP => match self.read_config_again() {
+                libc::SIGHUP => match self.parts.read_config_again() {
                     Ok(()) => tracing::info!("the configuration was read again"),
                     Err(why) => self
                         .parts
@@ -535,16 +348,5 @@ impl Service {
             }
         }
         Ok(ControlFlow::Continue(()))
-    }
-
-    /// Reads the configuration again.
-    ///
-    /// # Errors
-    /// What is wrong with it; the old one stays in force.
-    pub fn read_config_again(&mut self) -> Result<(), String> {
-        let directory = &self.parts.places.config_dir;
-        let config = Config::load(directory).map_err(|error| error.to_string())?;
-        self.parts.configure(config);
-        Ok(())
     }
 }

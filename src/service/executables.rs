@@ -3,39 +3,16 @@
 //! A path of a user may lead anywhere: to a drive that is slow, or that has failed. The event loop must not wait for
 //! that, nor the worker, whose queue may be long. So a thread looks, and sends what it has found.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::Builder;
 
-use rustix::fs::FileType;
-
+use super::located_executables::locate;
 use super::mailbox::Outbox;
 use super::message::Message;
-use super::roots::Inode;
-use super::watchlist::PATH;
-use crate::apps::{CommandLinks, Rules};
-use crate::fs::local_path::LocalFile;
-use crate::fs::mounts::MountTable;
-
-/// Where an app's executable is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocatedExecutable {
-    /// Its path without symbolic links.
-    pub path: PathBuf,
-    pub inode: Inode,
-    /// The links among the commands that are other names of the app.
-    pub links: Vec<PathBuf>,
-    /// Whether the file is another app by each of its names: then only the name of the app is the app.
-    pub is_many_apps: bool,
-}
-
-/// Executables by the ids of their apps.
-pub type LocatedExecutables = HashMap<String, LocatedExecutable>;
+use crate::apps::Rules;
 
 /// What the thread is to do.
 enum Request {
@@ -118,43 +95,14 @@ fn carry_out(request: Request, to_locate: &AtomicUsize, outbox: &Outbox) {
     }
 }
 
-fn locate(ids: Vec<String>, rules: &Rules) -> io::Result<LocatedExecutables> {
-    let mounts = MountTable::read()?;
-    // A user may decide where a link of the administrator's ends, at what never answers, too.
-    let end = |link: &Path| Some(LocalFile::find_trusted(link, &mounts).ok()?.path);
-    let links = CommandLinks::read(OsStr::new(PATH), end);
-    let located = |id: String| {
-        let file = executable(&id, &mounts)?;
-        let inode = inode_of(&file);
-        let executable = LocatedExecutable {
-            inode,
-            links: links.names_of(&file.path, rules),
-            is_many_apps: links.is_many_apps(&file.path, rules),
-            path: file.path,
-        };
-        Some((id, executable))
-    };
-    Ok(ids.into_iter().filter_map(located).collect())
-}
-
-/// An app's executable, if there is one and the kernel alone finds it.
-fn executable(id: &str, mounts: &MountTable) -> Option<LocalFile> {
-    let file = LocalFile::find(Path::new(id), mounts);
-    let file = file.inspect_err(|error| tracing::debug!(app = id, "no executable: {error}"));
-    file.ok()
-        .filter(|file| file.node.kind == FileType::RegularFile)
-}
-
-fn inode_of(file: &LocalFile) -> Inode {
-    (file.node.dev, file.node.ino)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
 
     use super::*;
+    use crate::service::located_executables::LocatedExecutable;
     use crate::service::mailbox::mailbox;
 
     #[test]

@@ -23,7 +23,7 @@ pub struct OverLaunch {
     pub key: UserApp,
     /// When it began: CLOCK_MONOTONIC, in nanoseconds.
     pub start_ns: u64,
-    /// The same by the file systems' clock.
+    /// When it began, by the file systems' clock.
     pub began: SystemTime,
 }
 
@@ -54,7 +54,7 @@ impl LateReads {
         Some(self.0.remove(index).0)
     }
 
-    /// Those that have been listened to for long enough.
+    /// Launches that have been listened to for long enough.
     pub fn due(&self, now: Instant) -> Vec<u64> {
         let due = self.0.iter().filter(|(_, until)| *until <= now);
         due.map(|(over, _)| over.number).collect()

@@ -3,29 +3,35 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::sync::Arc;
 
-use super::cached_profile::{CachedProfile, CachedProfiles};
+use super::cached_profile::{CachedProfile, CachedProfiles, KnownProfiles};
 use super::clock::{booted_s, now_s};
+use super::config::Config;
 use super::history::{Kind, LaunchRecord};
 use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
+use super::profile_jobs::{
+    ProfileChange, ProfileNews, change_stored, extended_and_stored, refreshed_and_stored,
+    rescheduled_and_stored, scheduled_for_drives, store_learned,
+};
 use super::profile_room::{KeptProfile, without_room};
 use super::registry::{Added, EVERY_USER, Record, Registry};
-use super::reschedule::{Rescheduled, extend, refresh, reschedule, schedule_for_drives};
+use super::reschedule::Rescheduled;
 use super::told_gains::ToldGains;
 use super::worker::Jobs;
 use crate::apps::Rules;
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
-use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
+use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads};
 use crate::model::{App, MissedRequests, Params, PrefetchReport, Profile, UserApp};
 use crate::policy::{
-    ColdLaunch, Decision, DecisionReason, Managed, NoGainFacts, NoGainReason, Observation, Off,
-    Plan, TuningRules, why_no_gain,
+    ColdLaunch, Decision, DecisionReason, LaunchFigures, Managed, NoGainFacts, NoGainReason,
+    Observation, Off, Plan, TuningRules, why_no_gain,
 };
 use crate::profile::{Store, decode};
 
@@ -33,26 +39,23 @@ use crate::profile::{Store, decode};
 const LAUNCHER_ONLY: &str =
     "starts many apps and is not managed itself: learn the apps that it starts";
 
-/// The profiles that were in force when a job began, by app: as [`CachedProfile::packed`].
-pub type KnownProfiles = HashMap<UserApp, Arc<[u8]>>;
-
 /// The managed apps.
 pub struct ManagedApps {
     pub registry: Registry,
     pub profiles: CachedProfiles,
     /// Profiles that were learned elsewhere, of [`EVERY_USER`]: for launches of apps of which a user has none yet.
-    pub seeds: CachedProfiles,
+    seeds: CachedProfiles,
     /// Whether schedules may be tuned (`prefetch.dynamic`).
-    pub tunes: bool,
-    /// In which steps, and how far.
-    pub rules: TuningRules,
+    tunes: bool,
+    /// In which steps schedules are tuned, and how far.
+    rules: TuningRules,
     /// How many launches of an app are learned in a row, at most (`prefetch.max_learned_launches`).
-    pub most_learned: u32,
+    most_learned: u32,
     /// Bytes that the profiles of one user's apps may take, besides those that the administrator has named
     /// (`automatic.max_profiles_mib`).
-    pub most_bytes: u64,
+    most_bytes: u64,
     /// Whether an app may have changed since that was last looked at, to be reported on the bus.
-    pub may_have_changed: bool,
+    may_have_changed: bool,
     told: ToldGains,
     store: Store,
     jobs: Jobs,
@@ -123,6 +126,31 @@ impl ManagedApps {
             apps.observe(&key, &Observation::NoProfile);
         }
         Ok((apps, warnings))
+    }
+
+    /// Takes the settings for apps from the configuration.
+    pub fn configure(&mut self, config: &Config) {
+        self.tunes = config.prefetch.dynamic;
+        self.rules = TuningRules::from(&config.tuning);
+        self.most_learned = config.prefetch.max_learned_launches as u32;
+        self.most_bytes = config.automatic.max_profiles_mib << 20;
+    }
+
+    /// Manages another app.
+    pub fn manage(&mut self, record: Record) {
+        self.registry.insert(record);
+        self.may_have_changed = true;
+    }
+
+    /// Replaces the profiles that were learned elsewhere.
+    pub fn set_seeds(&mut self, seeds: CachedProfiles) {
+        self.seeds = seeds;
+        self.may_have_changed = true;
+    }
+
+    /// Whether an app may have changed since the last call.
+    pub fn may_have_changed(&mut self) -> bool {
+        mem::take(&mut self.may_have_changed)
     }
 
     /// Notes whether it was clear where the app's file systems are. A prefetch that was refused has not looked.
@@ -209,6 +237,19 @@ impl ManagedApps {
         (launch.kind == Kind::Anticipated).then(|| without_us.saturating_sub(took_us))
     }
 
+    /// Takes a launch of an app that is over, and carries out what its policy decides.
+    pub fn observe_launch(&mut self, key: &UserApp, figures: &LaunchFigures) {
+        let profile = self.profiles.get(key);
+        if let Some(history) = profile.map(|profile| profile.history.clone()) {
+            let observation = Observation::Launched {
+                history: &history,
+                figures,
+                rules: self.rules,
+            };
+            self.observe(key, &observation);
+        }
+    }
+
     /// Takes what happened to an app, and carries out what its policy decides.
     pub fn observe(&mut self, key: &UserApp, observation: &Observation<'_>) {
         let Some(record) = self.registry.records.get_mut(key) else {
@@ -278,22 +319,10 @@ impl ManagedApps {
             return;
         }
         self.use_learned(key, profile, cold, is_whole);
-        let learned_key = key.clone();
-        let is_taken = self.in_background(
-            Occasion::Launch,
-            move |store| {
-                store
-                    .save_sequence(&launch_sequence(&learned.profile, &learned.log))
-                    .and_then(|()| store.save(&learned.profile))
-                    .err()
-            },
-            move |apps, why| {
-                // The disk is full, say: the app is learned at each launch until its profile can be stored.
-                apps.observe(&learned_key, &Observation::NoProfile);
-                apps.save();
-                Some(why.to_string())
-            },
-        );
+        let is_taken = self.in_background(key, Occasion::Launch, move |store| {
+            let failed = store_learned(&learned, store).err();
+            failed.map(ProfileNews::NotStored)
+        });
         if !is_taken {
             self.observe(key, &Observation::NoProfile);
         }
@@ -358,35 +387,10 @@ impl ManagedApps {
 
     /// Has a profile scheduled anew.
     fn reschedule(&mut self, key: &UserApp, params: Params) {
-        let is_taken = self.change_profile(
-            key,
-            Occasion::Launch,
-            move |profile, sequence, store| {
-                let rescheduled = reschedule(profile, sequence, params);
-                Some(rescheduled.and_then(|rescheduled| match rescheduled {
-                    Rescheduled::Anew(new) => {
-                        CachedProfile::store(&new, store).map(Rescheduled::Anew)
-                    }
-                    Rescheduled::Same => Ok(Rescheduled::Same),
-                }))
-            },
-            |apps, key, rescheduled| match rescheduled {
-                Ok(Rescheduled::Anew(profile)) => {
-                    let params = profile.history.last().map(|revision| revision.params);
-                    tracing::info!(app = key.id, uid = key.uid, ?params, "scheduled anew");
-                    apps.profiles.insert(key, profile);
-                    None
-                }
-                Ok(Rescheduled::Same) => {
-                    apps.try_next_step(key);
-                    None
-                }
-                Err(why) => {
-                    apps.observe(&key, &Observation::NotRescheduled);
-                    Some(format!("{key} cannot be scheduled anew: {why}"))
-                }
-            },
-        );
+        let job = move |profile, sequence, store: &Store| {
+            Some(rescheduled_and_stored(profile, sequence, params, store))
+        };
+        let is_taken = self.change_profile(key, Occasion::Launch, job);
         if !is_taken && let Some(record) = self.registry.records.get_mut(key) {
             record.managed.next(now_s(), &Observation::NotRescheduled);
         }
@@ -397,10 +401,8 @@ impl ManagedApps {
     fn try_next_step(&self, key: UserApp) {
         let outbox = self.outbox.clone();
         self.jobs.run_uncounted(move || {
-            outbox.send(Message::Apps(Box::new(move |apps| {
-                apps.observe(&key, &Observation::NoEffect(apps.rules));
-                None
-            })));
+            let news = ProfileNews::NextStepDue;
+            outbox.send(Message::Profile { app: key, news });
         });
     }
 
@@ -423,34 +425,9 @@ impl ManagedApps {
         if !record.is_some_and(|record| record.managed.is_schedule_due()) {
             return;
         }
-        self.change_profile(
-            key,
-            Occasion::Launch,
-            |profile, sequence, store| {
-                let scheduled = schedule_for_drives(profile, sequence, store.dir());
-                Some(scheduled.and_then(|scheduled| {
-                    let store = |profile| CachedProfile::store(&profile, store);
-                    scheduled.map(store).transpose()
-                }))
-            },
-            |apps, key, stored| {
-                let profile = match stored {
-                    Ok(profile) => profile,
-                    Err(why) => return Some(format!("{key} is not scheduled anew: {why}")),
-                };
-                let record = apps.registry.records.get_mut(&key)?;
-                record.managed.schedule_is_made();
-                if let Some(profile) = profile {
-                    let what = "scheduled for what its drive was measured to cost";
-                    tracing::info!(app = key.id, uid = key.uid, "{what}");
-                    record
-                        .managed
-                        .scheduled_for(profile.class, &profile.history);
-                    apps.profiles.insert(key, profile);
-                }
-                None
-            },
-        );
+        self.change_profile(key, Occasion::Launch, |profile, sequence, store| {
+            Some(scheduled_for_drives(profile, sequence, store))
+        });
     }
 
     /// Has the files of all profiles checked.
@@ -465,66 +442,102 @@ impl ManagedApps {
     /// Has the files of a profile checked: files that were replaced are found again by their paths, and entries
     /// of files that are gone are dropped.
     fn refresh_profile(&self, key: &UserApp, occasion: Occasion) {
-        self.change_profile(
-            key,
-            occasion,
-            |profile, sequence, store| {
-                let entries = profile.entries.len() as u64;
-                let refreshed = refresh(profile, sequence)?;
-                let saved = refreshed.sequence.map(|kept| store.save_sequence(&kept));
-                let saved = saved.transpose().map_err(|error| error.to_string());
-                let stored = saved.and_then(|_| CachedProfile::store(&refreshed.profile, store));
-                Some((stored, refreshed.obsolete, entries))
-            },
-            |apps, key, (stored, obsolete, entries)| {
-                let profile = match stored {
-                    Ok(profile) => profile,
-                    Err(why) => return Some(why),
-                };
-                let what = "obsolete entries were replaced or removed";
-                tracing::info!(app = key.id, uid = key.uid, obsolete, entries, "{what}");
-                apps.profiles.insert(key.clone(), profile);
-                apps.observe(&key, &Observation::Checked { obsolete, entries });
-                None
-            },
-        );
+        self.change_profile(key, occasion, refreshed_and_stored);
     }
 
     /// Has a profile take in what a prefetched launch missed, unless it would have more than `most` bytes then.
     pub fn take_in(&self, key: &UserApp, missed: MissedReads, most: Option<u64>) {
-        self.change_profile(
-            key,
-            Occasion::Launch,
-            move |profile, sequence, store| {
-                let extended = extend(profile, sequence, &missed);
-                let stored = extended.and_then(|extended| {
-                    let Some(extended) = extended else {
-                        return Ok(None);
-                    };
-                    let loaded = CachedProfile::load(&extended.profile)?;
-                    if most.is_some_and(|most| loaded.bytes > most) {
-                        return Ok(None);
-                    }
-                    store
-                        .save_sequence(&extended.sequence)
-                        .and_then(|()| store.save(&extended.profile))
-                        .map_err(|error| error.to_string())?;
-                    Ok(Some((loaded, extended.noted)))
-                });
-                stored.transpose()
-            },
-            |apps, key, stored| match stored {
-                Ok((profile, noted)) => {
-                    apps.profiles.insert(key.clone(), profile);
-                    apps.make_room(key.uid);
-                    let NotedReads { joined, kept } = noted;
-                    let what = "what the launch missed was noted";
-                    tracing::debug!(app = key.id, uid = key.uid, joined, kept, "{what}");
-                    None
+        let job = move |profile, sequence, store: &Store| {
+            extended_and_stored(profile, sequence, &missed, most, store)
+        };
+        self.change_profile(key, Occasion::Launch, job);
+    }
+
+    /// Takes what the worker says about an app's profile. Returns a warning if something is wrong.
+    pub fn take_news(&mut self, app: &UserApp, news: ProfileNews) -> Option<String> {
+        match news {
+            ProfileNews::Changed { before, change } => {
+                // Another may have been learned since, by hand or from a launch, or the app forgotten.
+                let profile = self.profiles.get(app);
+                if !profile.is_some_and(|profile| Arc::ptr_eq(&profile.packed, &before)) {
+                    return None;
                 }
-                Err(why) => Some(format!("{key}: what it misses is not noted: {why}")),
-            },
-        );
+                let warning = self.take_change(app, *change);
+                self.save();
+                warning
+            }
+            ProfileNews::NotStored(why) => {
+                // The disk is full, say: the app is learned at each launch until its profile can be stored.
+                self.observe(app, &Observation::NoProfile);
+                self.save();
+                Some(why)
+            }
+            ProfileNews::NextStepDue => {
+                self.observe(app, &Observation::NoEffect(self.rules));
+                None
+            }
+        }
+    }
+
+    /// Takes what came of a job on an app's profile that is still in force.
+    fn take_change(&mut self, app: &UserApp, change: ProfileChange) -> Option<String> {
+        match change {
+            ProfileChange::Rescheduled(Ok(Rescheduled::Anew(profile))) => {
+                let params = profile.history.last().map(|revision| revision.params);
+                tracing::info!(app = app.id, uid = app.uid, ?params, "scheduled anew");
+                self.profiles.insert(app.clone(), profile);
+                None
+            }
+            ProfileChange::Rescheduled(Ok(Rescheduled::Same)) => {
+                self.try_next_step(app.clone());
+                None
+            }
+            ProfileChange::Rescheduled(Err(why)) => {
+                self.observe(app, &Observation::NotRescheduled);
+                Some(format!("{app} cannot be scheduled anew: {why}"))
+            }
+            ProfileChange::ForDrives(Ok(profile)) => {
+                let record = self.registry.records.get_mut(app)?;
+                record.managed.schedule_is_made();
+                if let Some(profile) = profile {
+                    let what = "scheduled for what its drive was measured to cost";
+                    tracing::info!(app = app.id, uid = app.uid, "{what}");
+                    record
+                        .managed
+                        .scheduled_for(profile.class, &profile.history);
+                    self.profiles.insert(app.clone(), profile);
+                }
+                None
+            }
+            ProfileChange::ForDrives(Err(why)) => {
+                Some(format!("{app} is not scheduled anew: {why}"))
+            }
+            ProfileChange::Refreshed {
+                stored: Ok(profile),
+                obsolete,
+                entries,
+            } => {
+                let what = "obsolete entries were replaced or removed";
+                tracing::info!(app = app.id, uid = app.uid, obsolete, entries, "{what}");
+                self.profiles.insert(app.clone(), profile);
+                self.observe(app, &Observation::Checked { obsolete, entries });
+                None
+            }
+            ProfileChange::Refreshed {
+                stored: Err(why), ..
+            } => Some(why),
+            ProfileChange::Extended(Ok((profile, noted))) => {
+                self.profiles.insert(app.clone(), profile);
+                self.make_room(app.uid);
+                let NotedReads { joined, kept } = noted;
+                let what = "what the launch missed was noted";
+                tracing::debug!(app = app.id, uid = app.uid, joined, kept, "{what}");
+                None
+            }
+            ProfileChange::Extended(Err(why)) => {
+                Some(format!("{app}: what it misses is not noted: {why}"))
+            }
+        }
     }
 
     /// Has the profiles read again: the administrator may have learned an app by hand.
@@ -639,53 +652,33 @@ impl ManagedApps {
     }
 
     /// Has the worker make something of an app's profile and the launch sequence beside it, if it is still the one in
-    /// the store, and of what came of it if it is still in force: another may have been learned since, by hand or
-    /// from a launch, or the app forgotten. False if it has too much to do, or there is no profile.
-    fn change_profile<T: Send + 'static>(
+    /// the store. False if it has too much to do, or there is no profile.
+    fn change_profile(
         &self,
         key: &UserApp,
         occasion: Occasion,
-        job: impl FnOnce(Profile, Option<Profile>, &Store) -> Option<T> + Send + 'static,
-        apply: impl FnOnce(&mut ManagedApps, UserApp, T) -> Option<String> + Send + 'static,
+        job: impl FnOnce(Profile, Option<Profile>, &Store) -> Option<ProfileChange> + Send + 'static,
     ) -> bool {
         let Some(profile) = self.profiles.get(key) else {
             return false;
         };
-        let (key, packed) = (key.clone(), Arc::clone(&profile.packed));
-        let before = Arc::clone(&packed);
-        self.in_background(
-            occasion,
-            move |store| {
-                // This program has packed it.
-                let profile = decode(&packed).ok()?;
-                if let Ok(stored) = store.load(profile.app.key())
-                    && stored.is_none_or(|stored| !is_same(&stored, &profile))
-                {
-                    return None;
-                }
-                let sequence = store.load_sequence(profile.app.key()).ok().flatten();
-                job(profile, sequence, store)
-            },
-            move |apps, result| {
-                let profile = apps.profiles.get(&key);
-                if !profile.is_some_and(|profile| Arc::ptr_eq(&profile.packed, &before)) {
-                    return None;
-                }
-                let warning = apply(apps, key, result);
-                apps.save();
-                warning
-            },
-        )
+        let before = Arc::clone(&profile.packed);
+        self.in_background(key, occasion, move |store| {
+            let change = change_stored(&before, store, job)?;
+            Some(ProfileNews::Changed {
+                before,
+                change: Box::new(change),
+            })
+        })
     }
 
-    /// Has the worker do a job on the stored profiles; false if it has too much to do already, on a drive that does not
-    /// answer, say. The event loop then takes what came of it, if anything did, by `apply`, which returns a warning if
-    /// something is wrong.
-    fn in_background<T: Send + 'static>(
+    /// Has the worker do a job on an app's stored profile, and tell what came of it, if anything did
+    /// ([`ManagedApps::take_news`]). False if it has too much to do already, on a drive that does not answer, say.
+    fn in_background(
         &self,
+        key: &UserApp,
         occasion: Occasion,
-        job: impl FnOnce(&Store) -> Option<T> + Send + 'static,
-        apply: impl FnOnce(&mut ManagedApps, T) -> Option<String> + Send + 'static,
+        job: impl FnOnce(&Store) -> Option<ProfileNews> + Send + 'static,
     ) -> bool {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
         if occasion == Occasion::Launch && self.jobs.are_many() {
@@ -693,9 +686,10 @@ impl ManagedApps {
             outbox.send(Message::Warning(why.to_owned()));
             return false;
         }
+        let app = key.clone();
         let work = move || {
-            if let Some(result) = job(&store) {
-                outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
+            if let Some(news) = job(&store) {
+                outbox.send(Message::Profile { app, news });
             }
         };
         match occasion {
@@ -713,16 +707,6 @@ enum Occasion {
     Launch,
     /// Once a day, as often as there are profiles.
     DailyCheck,
-}
-
-/// Whether nothing but the number of stale files, which `run` notes, has changed.
-fn is_same(stored: &Profile, profile: &Profile) -> bool {
-    let obsolete = stored.obsolete;
-    *stored
-        == Profile {
-            obsolete,
-            ..profile.clone()
-        }
 }
 
 /// Whether the administrator has learned the app by hand. What was learned live, the service itself may have learned:

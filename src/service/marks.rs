@@ -2,10 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::roots::below;
 use crate::apps::Rules;
 use crate::fs::local_path::LocalFile;
 use crate::fs::mounts::MountTable;
@@ -119,14 +120,6 @@ impl Marks {
                  argument: give the whole path in the entry (Exec)"
             )
         })
-    }
-}
-
-/// An absolute path below a root directory.
-pub fn below(root: Option<&Path>, path: &Path) -> PathBuf {
-    match root {
-        None => path.to_path_buf(),
-        Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
     }
 }
 

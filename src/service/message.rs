@@ -1,22 +1,20 @@
 //! Messages of other threads to the event loop.
 
-use super::cached_profile::{CachedProfile, CachedProfiles};
+use super::cached_profile::{CachedProfile, CachedProfiles, KnownProfiles};
 use super::config::WritesConfig;
-use super::drive_probes::ProbesEnded;
-use super::event_loop::Service;
-use super::executables::LocatedExecutables;
-use super::managed_apps::{KnownProfiles, ManagedApps};
+use super::control::{Answer, ControlCall, Reply};
+use super::located_executables::LocatedExecutables;
 use super::missed::{EndedLaunch, Missed};
+use super::probe_round::ProbesEnded;
+use super::profile_jobs::ProfileNews;
 use super::registry::Record;
 use super::seeds::FoundSeeds;
 use super::warm_up::LikelyApps;
 use crate::kernel::CountingWaits;
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
+use crate::policy::PhaseRequest;
 use crate::shield::Shield;
-
-/// Takes what came of a job for the managed apps. Returns a warning if something is wrong.
-pub type AppsChange = Box<dyn FnOnce(&mut ManagedApps) -> Option<String> + Send>;
 
 /// A message to the event loop.
 pub enum Message {
@@ -54,11 +52,11 @@ pub enum Message {
         found: CachedProfiles,
         /// Records of apps that had none before.
         new: Vec<Record>,
-        /// Those that were in force before the store was read.
+        /// Profiles that were in force before the store was read.
         known: KnownProfiles,
     },
-    /// The worker has done a job for the managed apps.
-    Apps(AppsChange),
+    /// The worker has something to tell of an app's profile.
+    Profile { app: UserApp, news: ProfileNews },
     /// A program that had read much for a user may become an app of his.
     Discovered(UserApp),
     /// The profiles that were learned elsewhere.
@@ -71,6 +69,20 @@ pub enum Message {
     Located(LocatedExecutables),
     /// Something is wrong.
     Warning(String),
-    /// A call of the control surface, to be run on the service.
-    Control(Box<dyn FnOnce(&mut Service) + Send>),
+    /// A call of the control surface.
+    Control(ControlCall),
+    /// An app that a call asks for and that is not managed was looked for.
+    AskedFor(Box<AskedFor>),
+}
+
+/// What was found of an app that a call asks for, and the call.
+pub struct AskedFor {
+    /// The record that the app would have.
+    pub new: Answer<Record>,
+    /// Whose app it is to be; `None`: all users'.
+    pub user: Option<u32>,
+    pub is_administrator: bool,
+    pub request: PhaseRequest,
+    /// Takes the answer to the call.
+    pub reply: Reply<String>,
 }

@@ -28,8 +28,8 @@ pub struct EndedLaunch {
 pub struct Missed {
     /// The launch tree's requests.
     pub requests: MissedRequests,
-    /// All that was noted and could be read ahead, of helpers too, with the indices of devices in the profile's table.
-    pub reads: Vec<(u16, OwnRead)>,
+    /// All that was noted and could be read ahead, of helpers too.
+    pub reads: MissedReads,
     /// All that the launch tree read itself until it was complete, by file.
     pub by_file: Vec<FileReads>,
 }
@@ -56,7 +56,12 @@ impl Missed {
         let requests = lacked.requests(of_tree);
         Some(Missed {
             requests: requests.in_proportion(figures.own_readaheads(), noted),
-            reads: lacked.readable(&known),
+            reads: MissedReads {
+                reads: lacked.readable(&known),
+                start_ns: figures.counts.start_ns,
+                began: launch.began,
+                are_late: false,
+            },
             by_file,
         })
     }

@@ -29,6 +29,7 @@ pub mod history;
 mod late_reads;
 mod launch;
 mod launch_threads;
+mod located_executables;
 mod mailbox;
 mod managed_apps;
 mod marks;
@@ -43,6 +44,8 @@ mod packages;
 mod parts;
 mod pending_writes;
 mod prefetchers;
+mod probe_round;
+mod profile_jobs;
 mod profile_room;
 mod rate;
 mod recorders;
@@ -67,9 +70,10 @@ use std::path::PathBuf;
 use crate::drive::Sysfs;
 
 pub use cached_profile::main_class;
+pub use located_executables::PATH as SEARCH_PATH;
+pub use parts::CannotWorkHere;
 pub use shield::{GUARD_DIR as SHIELD_DIR, KEEPER_LIMIT as SHIELD_KEEPER_LIMIT, guard_dir};
-pub use start::{CannotWorkHere, run};
-pub use watchlist::PATH as SEARCH_PATH;
+pub use start::run;
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.
 #[derive(Clone, Debug)]

@@ -5,14 +5,14 @@ use std::path::Path;
 use super::roots::{Inode, executed};
 use crate::process::task_state;
 
-/// Tells them apart from launches of users.
+/// Tells launches that other commands make apart from launches of users.
 pub struct OwnCommands {
     /// `None`: there are none.
     program: Option<Inode>,
 }
 
 impl OwnCommands {
-    /// Those of the program that this process executes, if it has such commands.
+    /// The commands of the program that this process executes, if it has any.
     pub fn of_this_program(has_commands: bool) -> Self {
         let this = || executed(Path::new("/proc/self"));
         OwnCommands {

@@ -21,7 +21,7 @@ pub fn hide_names(profile: &mut Profile, uid: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// The same by where its file systems are mounted.
+/// Hides the names by where the profile's file systems are mounted.
 fn hide_names_in(profile: &mut Profile, uid: u32, mounts: &MountTable, present: &[Presence]) {
     let mut names = VisibleNames::new(uid, mounts);
     let roots: Vec<Option<&Mount>> = present

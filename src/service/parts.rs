@@ -1,102 +1,100 @@
-//! The parts of the service beside its launches, and what they do together. Each keeps its own state, and none
-//! reaches into another's.
+//! The parts of the service beside its launches, and what they do together. Each keeps its own state. The event loop and
+//! the calls reach them by the functions here; what launches ask of them is carried out in `outside`.
 
+mod assemble;
 mod outside;
-mod shielding;
+mod stop;
+mod threads;
 mod warming;
+mod watching;
 
-use std::io;
+pub use assemble::{CannotWorkHere, Warnings, assemble};
+
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
-use std::thread::Builder;
 use std::time::{Duration, Instant};
+use std::{io, iter};
 
 use super::Places;
-use super::cached_profile::{CachedProfile, CachedProfiles};
-use super::catalogue::FoundApp;
-use super::config::{Config, Mode};
+use super::cached_profile::{CachedProfiles, KnownProfiles};
+use super::catalogue::Catalogue;
+use super::clock::now_s;
+use super::config::{Config, WritesConfig};
 use super::control::bus::Bus;
 use super::control::{ReportedApps, ServiceSignal};
 use super::diagnostics::Diagnostics;
-use super::discovery;
-use super::drive_probes::{DriveProbes, ProbesEnded};
-use super::executables::{ExecutableFinder, LocatedExecutables};
+use super::drive_probes::DriveProbes;
+use super::executables::ExecutableFinder;
 use super::late_reads::LateReads;
-use super::launch::{LaunchPolicy, StateEvent};
-use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
+use super::launch_threads::LaunchThreads;
 use super::mailbox::Outbox;
-use super::managed_apps::{KnownProfiles, ManagedApps};
-use super::message::Message;
-use super::own_process::{release_heap, work_behind};
+use super::managed_apps::ManagedApps;
+use super::own_commands::OwnCommands;
 use super::prefetchers::Prefetchers;
+use super::probe_round::ProbesEnded;
+use super::profile_jobs::ProfileNews;
 use super::recorders::Recorders;
-use super::registry::{Added, Record};
-use super::seeds::{FoundSeeds, SeedPlaces, SeedSearch};
+use super::registry::{Added, Record, Registry};
+use super::seeds::SeedSearch;
 use super::shield::LaunchShield;
 use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
 use super::warm_up::WarmUp;
-use super::watchdog::WatchedThread;
-use super::watchlist::{Watchlist, desktop_apps};
-use super::worker::Worker;
+use super::watchlist::Watchlist;
+use super::worker::{Jobs, Worker};
+use crate::apps::Rules;
 use crate::drive::Elevators;
-use crate::fs::blockdev;
-use crate::fs::mounts::MountTable;
-use crate::kernel::{CountingWaits, Watch};
-use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
+use crate::kernel::{LaunchEvent, Watch};
+use crate::learn::FaultAroundKnob;
 use crate::model::UserApp;
-use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
+use crate::policy::{Observation, Phase, PhaseRequest};
+use crate::shield::{Shield, ShieldStatus};
 
-/// How long the end of the service takes at most, and the part of it that is left for writing the state if the thread that
-/// works on profiles does not end. Whoever stops the service waits for it.
-const STOP_LIMIT: Duration = Duration::from_millis(4500);
-const WRITE_LIMIT: Duration = Duration::from_secs(1);
-
-/// The part of it in which settings are restored.
-const RESTORE_LIMIT: Duration = Duration::from_millis(500);
-
-/// A profile that a recorder has made.
-pub struct RecordedProfile {
-    pub learned: LearnedProfile,
-    /// The same, ready to be prefetched.
-    pub cached: CachedProfile,
-}
+/// What is lost without the shield.
+const NOT_SHIELDED: &str = "launches are not shielded from writes";
 
 /// The parts of the service. The event loop owns them.
 pub struct Parts {
-    pub places: Places,
+    places: Places,
     /// Held until all is written.
-    pub state_lock: StateLock,
-    pub config: Config,
-    pub kernel: Watch,
-    pub executables: ExecutableFinder,
-    pub waits: WaitSwitch,
-    pub prefetchers: Prefetchers,
-    pub recorders: Recorders,
+    _state_lock: StateLock,
+    config: Config,
+    kernel: Watch,
+    own_commands: OwnCommands,
+    executables: ExecutableFinder,
+    waits: WaitSwitch,
+    prefetchers: Prefetchers,
+    recorders: Recorders,
     /// `None` if the kernel does not let it be changed.
-    pub fault_around: Option<Arc<FaultAroundKnob>>,
-    pub elevators: Arc<Elevators>,
+    fault_around: Option<Arc<FaultAroundKnob>>,
+    elevators: Arc<Elevators>,
     /// The threads that learn and prefetch.
-    pub threads: LaunchThreads,
+    threads: LaunchThreads,
     /// Launches that are over and are listened to.
-    pub late_reads: LateReads,
-    pub apps: ManagedApps,
+    late_reads: LateReads,
+    apps: ManagedApps,
     /// Has drives measured.
-    pub probes: DriveProbes,
+    probes: DriveProbes,
     /// The apps as listeners on the bus know them.
-    pub reported: ReportedApps,
-    pub watchlist: Watchlist,
+    reported: ReportedApps,
+    /// Recognises apps.
+    catalogue: Catalogue,
+    watchlist: Watchlist,
     /// Keeps other programs' writes out of the way of launches.
-    pub shield: LaunchShield,
+    shield: LaunchShield,
     /// Reads likely apps ahead before they are launched.
-    pub warm_up: WarmUp,
+    warm_up: WarmUp,
     /// Makes profiles of those that were learned elsewhere.
-    pub seed_search: SeedSearch,
-    pub diagnostics: Diagnostics,
-    pub bus: Option<Bus>,
-    pub worker: Worker,
-    pub outbox: Outbox,
+    seed_search: SeedSearch,
+    diagnostics: Diagnostics,
+    bus: Option<Bus>,
+    worker: Worker,
+    outbox: Outbox,
+    /// Whether a launch has begun since no other was under way.
+    had_launches: bool,
+    /// Executions of which was said that the kernel side has left them alone because their user makes too many.
+    excess_execs: u64,
 }
 
 impl Parts {
@@ -119,10 +117,135 @@ impl Parts {
         }
     }
 
+    /// Serves calls by this bus, and tells it of launches and apps from now on.
+    pub fn set_bus(&mut self, bus: Option<Bus>) {
+        self.bus = bus;
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The directory of the configuration.
+    pub fn config_dir(&self) -> &Path {
+        &self.places.config_dir
+    }
+
+    /// The managed apps.
+    pub fn apps(&self) -> &ManagedApps {
+        &self.apps
+    }
+
+    /// Changes which apps are managed.
+    pub fn registry_mut(&mut self) -> &mut Registry {
+        &mut self.apps.registry
+    }
+
+    /// The launcher rules.
+    pub fn rules(&self) -> &Rules {
+        self.catalogue.rules()
+    }
+
+    /// Gives the worker jobs.
+    pub fn jobs(&self) -> &Jobs {
+        self.worker.jobs()
+    }
+
+    /// Sends messages to the event loop, from any thread.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// What the service reports of itself.
+    pub fn diagnostics(&self) -> &Diagnostics {
+        &self.diagnostics
+    }
+
+    /// What the shield does and has done.
+    pub fn shield_status(&self) -> ShieldStatus {
+        self.shield.status()
+    }
+
+    /// Readable when the kernel side has events, or a user logs in or out.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        iter::once(self.kernel.fd()).chain(self.warm_up.fds())
+    }
+
+    /// The kernel side's events since the last call.
+    ///
+    /// # Errors
+    /// When they cannot be read: the service cannot work then.
+    pub fn take_events(&mut self) -> io::Result<Vec<LaunchEvent>> {
+        self.kernel.take().map_err(io::Error::other)
+    }
+
+    /// Events and launches that the kernel side has lost so far.
+    pub fn lost_events(&self) -> u64 {
+        self.kernel.lost()
+    }
+
+    /// The number of the kernel side's last launch.
+    pub fn last_launch(&self) -> u64 {
+        self.kernel.last_launch()
+    }
+
+    /// Launches up to this one that have a slot of the kernel side's, but for those that are listened to.
+    pub fn launches_until(&self, last: u64) -> Vec<u64> {
+        let slots = self.kernel.launches_until(last);
+        slots
+            .filter(|&launch| !self.late_reads.contains(launch))
+            .collect()
+    }
+
+    /// Counts a launch no more whose beginning was not reported.
+    pub fn end_unreported(&mut self, launch: u64) {
+        tracing::debug!(
+            launch,
+            "its beginning was not reported: it is not counted any more"
+        );
+        self.kernel.end(launch);
+    }
+
+    /// Executions that the kernel side has left alone so far because their user makes too many.
+    pub fn excess_execs(&self) -> u64 {
+        self.kernel.excess_execs().0
+    }
+
+    /// Says which user executes watched programs too fast. Such executions wake nobody: this is noticed when
+    /// something else happens.
+    pub fn warn_of_excess(&mut self) {
+        let (count, uid) = self.kernel.excess_execs();
+        if count > self.excess_execs {
+            self.excess_execs = count;
+            self.warn(format!(
+                "user {uid} executes programs that are watched for more than 32 times a second: the further ones \
+                 are left alone"
+            ));
+        }
+    }
+
+    /// Time until a part has something to do although nothing happens.
+    pub fn until_due(&self, now: Instant) -> Option<Duration> {
+        let due = [
+            self.threads.until_next(now),
+            self.late_reads.until_due(now),
+            self.probes.until_due(now),
+            self.warm_up.until_due(now),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// Time until the files of the profiles are to be checked: once a day by the time of day, since the system may be off or
+    /// asleep at night.
+    pub fn until_check(&self) -> Duration {
+        self.apps.registry.until_check(now_s())
+    }
+
     /// Tells the bus which apps have changed, if any may have.
     pub fn report_changes(&mut self) {
         let apps = &mut self.apps;
-        if !std::mem::take(&mut apps.may_have_changed) {
+        if !apps.may_have_changed() {
             return;
         }
         for change in self.reported.update(&apps.registry, &apps.profiles) {
@@ -130,48 +253,46 @@ impl Parts {
         }
     }
 
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// What is wrong with it; the old one stays in force.
+    pub fn read_config_again(&mut self) -> Result<(), String> {
+        let config = Config::load(&self.places.config_dir).map_err(|error| error.to_string())?;
+        self.configure(config);
+        Ok(())
+    }
+
     /// Takes another configuration.
-    pub fn configure(&mut self, config: Config) {
+    fn configure(&mut self, config: Config) {
         let mode_changed = config.mode != self.config.mode;
         if config.watch.early != self.config.watch.early {
             self.warn("watch.early takes effect when the service is started again".to_owned());
         }
-        self.apps.tunes = config.prefetch.dynamic;
-        self.apps.rules = TuningRules::from(&config.tuning);
-        self.apps.most_learned = config.prefetch.max_learned_launches as u32;
-        self.apps.most_bytes = config.automatic.max_profiles_mib << 20;
-        self.probes.rest = config.launch.rest();
-        self.configure_shield(config.writes);
+        self.apps.configure(&config);
+        self.probes.set_rest(config.launch.rest());
+        let changed = self.shield.configure(config.writes);
+        self.check(NOT_SHIELDED, changed);
         self.configure_warm_up(config.warm_up);
         self.config = config;
         self.find_candidates();
-        self.apps.load_again(self.watchlist.catalogue.rules());
+        self.apps.load_again(self.catalogue.rules());
         self.find_seeds(false);
         if mode_changed && let Some(bus) = &self.bus {
             bus.mode_changed();
         }
     }
 
-    /// Plans the launch of an app, which is managed from now on if it has a .desktop entry. `None`: the
-    /// launch is left alone.
-    pub fn plan(&mut self, found: &FoundApp) -> Option<LaunchPolicy> {
-        let key = &found.key;
-        let record = self.apps.registry.records.get(key);
-        let mut learns = record.is_some_and(Record::is_to_learn);
-        if record.is_none() && !self.watchlist.is_on_probation(key) {
-            let named = self.apps.registry.named_for_all(key);
-            let record = named.or_else(|| self.watchlist.new_record(key))?;
-            learns = record.is_to_learn();
-            if !self.manage(record) {
-                return None;
-            }
+    /// A shield with these settings was started, or could not be.
+    pub fn shield_changed(
+        &mut self,
+        started: Result<Option<Shield>, String>,
+        wanted: WritesConfig,
+    ) {
+        match self.shield.changed(started, wanted) {
+            Ok(news) => news.into_iter().for_each(|news| self.warn(news)),
+            Err(error) => self.warn(format!("{NOT_SHIELDED}: {error}")),
         }
-        let policy = self.apps.plan(key, self.config.prefetch.withhold);
-        if policy.plan == Plan::Learn && !learns {
-            // Its profile is lost.
-            self.refresh_watch();
-        }
-        Some(policy)
     }
 
     /// Whether apps of this user are managed only if the administrator names them.
@@ -184,33 +305,30 @@ impl Parts {
     fn manage(&mut self, record: Record) -> bool {
         let is_named = record.added == Added::User;
         let most = self.config.automatic.max_apps;
-        let registry = &mut self.apps.registry;
+        let registry = &self.apps.registry;
         let has_room = registry.has_room_for(record.key.uid, is_named, most);
         if has_room {
-            registry.insert(record);
-            self.apps.may_have_changed = true;
+            self.apps.manage(record);
         }
         has_room
     }
 
-    /// Manages an app that was announced; false if there are too many.
-    pub fn manage_announced(&mut self, record: Record) -> bool {
-        if !self.manage(record) {
-            return false;
+    /// The worker has changed an app's profile, or could not.
+    pub fn take_news(&mut self, app: &UserApp, news: ProfileNews) {
+        if let Some(warning) = self.apps.take_news(app, news) {
+            self.warn(warning);
         }
-        // It is learned if a recorder can be made ready in time, or else at its next launch.
         self.refresh_watch();
-        true
     }
 
-    /// Takes what happened to an app.
-    pub fn observe(&mut self, key: &UserApp, observation: &Observation<'_>) {
+    /// Has the policy of an app decide what follows from this, and tells the kernel side what changes.
+    fn observe(&mut self, key: &UserApp, observation: &Observation<'_>) {
         self.apps.observe(key, observation);
         self.refresh_watch();
     }
 
-    /// Takes what is wanted of apps.
-    pub fn ask(&mut self, apps: &[UserApp], request: PhaseRequest) {
+    /// Puts apps into the phase that a call asks for.
+    pub fn set_phase(&mut self, apps: &[UserApp], request: PhaseRequest) {
         let mut lacks_profile = false;
         for key in apps {
             self.observe(key, &Observation::Asked(request));
@@ -220,7 +338,7 @@ impl Parts {
         }
         if lacks_profile {
             // It was dropped when the app was switched off.
-            self.apps.load_again(self.watchlist.catalogue.rules());
+            self.apps.load_again(self.catalogue.rules());
         }
         self.watch_for_launches();
         self.apps.save();
@@ -253,7 +371,10 @@ impl Parts {
     }
 
     /// Has the drives measured that profiles lie on, if that is due and not switched off.
-    pub fn probe_drives(&mut self) {
+    pub fn probe_drives(&mut self, now: Instant) {
+        if self.probes.until_due(now) != Some(Duration::ZERO) {
+            return;
+        }
         let profiles = self.apps.profiles.iter();
         let profiles = profiles.filter(|_| self.config.prefetch.probe);
         let profiles = profiles.map(|(key, profile)| (key.clone(), Arc::clone(&profile.packed)));
@@ -268,356 +389,5 @@ impl Parts {
         for warning in ended.warnings {
             self.warn(warning);
         }
-    }
-
-    /// Has .desktop entries looked for, in automatic mode. In manual mode there are no candidates.
-    pub fn find_candidates(&mut self) {
-        self.kernel.report_large_readers(match self.config.mode {
-            Mode::Automatic => self.config.automatic.min_read_mib << 20,
-            Mode::Manual => 0,
-        });
-        if self.config.mode == Mode::Manual {
-            self.watchlist.clear_candidates();
-            self.watch_for_launches();
-            return;
-        }
-        self.watchlist.take_candidates();
-        let rules = self.watchlist.catalogue.rules().clone();
-        let outbox = self.outbox.clone();
-        self.worker.jobs.run(move || {
-            outbox.send(Message::DesktopApps(desktop_apps(&rules)));
-        });
-    }
-
-    /// Has this machine's profiles made of those that were learned elsewhere: where one is new, or of all `again`, since
-    /// files may have been replaced.
-    pub fn find_seeds(&mut self, again: bool) {
-        let places = SeedPlaces {
-            shipped_dir: self.places.profiles_dir.clone(),
-            state_dir: self.places.state_dir.clone(),
-            sysfs: self.places.sysfs.clone(),
-        };
-        let Some(alive) = self.seed_search.begin(again) else {
-            return;
-        };
-        let rules = self.watchlist.catalogue.rules().clone();
-        let search = move || {
-            let found = places.update(again, &rules);
-            release_heap();
-            // Before the event loop hears of it: it may begin the next.
-            drop(alive);
-            Message::Seeds(found)
-        };
-        // A thread of its own: files of each are looked up, which may take a drive a minute.
-        if let Err(error) = work_behind("pf-seeds", &self.outbox, search) {
-            let what = "profiles from elsewhere are not looked for";
-            self.warn(format!("{what}, no thread: {error}"));
-        }
-    }
-
-    /// Takes profiles that were learned elsewhere. Their apps are managed from their first launch on, unless the mode is
-    /// manual.
-    pub fn set_seeds(&mut self, found: FoundSeeds) {
-        let FoundSeeds {
-            mut profiles,
-            mut records,
-            warnings,
-        } = found;
-        for warning in warnings {
-            self.warn(warning);
-        }
-        tracing::debug!(profiles = profiles.len(), "profiles from elsewhere");
-        let most = self.config.prefetch.max_profile_mib << 20;
-        profiles.retain(|_, profile| profile.bytes <= most);
-        records.retain(|record| profiles.contains_key(&record.key));
-        self.apps.seeds = profiles;
-        self.apps.may_have_changed = true;
-        self.watchlist.set_seeded_apps(records);
-        self.watch_for_launches();
-        if let Some(again) = self.seed_search.ended() {
-            self.find_seeds(again);
-        }
-    }
-
-    /// The .desktop entries were found.
-    pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
-        self.watchlist.set_desktop_apps(found);
-        self.watch_for_launches();
-    }
-
-    /// A process of this program, of this user, had read so many bytes when it exited.
-    pub fn has_read_much(&mut self, key: UserApp, bytes: u64) {
-        let is_plausible = discovery::is_plausible(Path::new(&key.id));
-        if !is_plausible || !self.may_become_app(&key) || !self.watchlist.has_room_for(&key) {
-            return;
-        }
-        // It will read much again.
-        if self.worker.jobs.are_many() {
-            return;
-        }
-        let outbox = self.outbox.clone();
-        let rules = self.watchlist.catalogue.rules().clone();
-        let look = move |path: &str| {
-            let mounts = MountTable::read().map_err(|error| error.to_string())?;
-            discovery::check(Path::new(path), &rules, &mounts)
-        };
-        let check = move || match look(&key.id) {
-            Ok(()) => {
-                tracing::debug!(
-                    app = key.id,
-                    uid = key.uid,
-                    bytes,
-                    "read much: its next launches are followed"
-                );
-                outbox.send(Message::Discovered(key));
-            }
-            Err(why) => tracing::debug!(
-                app = key.id,
-                uid = key.uid,
-                bytes,
-                "read much and is no app: {why}"
-            ),
-        };
-        self.worker.jobs.run(check);
-    }
-
-    fn may_become_app(&self, key: &UserApp) -> bool {
-        self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(key)
-    }
-
-    /// A program that had read much may become an app: its next launches are followed.
-    pub fn follow_discovered(&mut self, key: &UserApp) {
-        if self.may_become_app(key) && self.watchlist.begin_probation(key) {
-            self.watch_for_launches();
-        }
-    }
-
-    /// Tells the kernel side for which programs to look.
-    pub fn watch_for_launches(&mut self) {
-        self.watchlist.refresh(&self.apps.registry);
-        self.refresh_watch();
-        let catalogue = &self.watchlist.catalogue;
-        self.executables
-            .locate(catalogue.executables(), catalogue.rules());
-    }
-
-    /// Executables were found, and with them the names by which they are executed.
-    pub fn executables_located(&mut self, found: LocatedExecutables) {
-        self.watchlist.catalogue.located(found);
-        self.refresh_watch();
-        tracing::debug!("executables were located");
-    }
-
-    /// Tells the kernel side which launches are to be recorded from their beginning, and has a recorder ready for them.
-    pub fn refresh_watch(&mut self) {
-        let recorders = &self.recorders;
-        let may_learn = |uid| recorders.has_share(uid);
-        let watched = self.watchlist.watched(&self.apps.registry, may_learn);
-        let to_learn = watched.to_learn;
-        let is_changed = !self.kernel.watches(&watched.apps);
-        let refused = match is_changed {
-            true => self.kernel.watch_for(watched.apps),
-            false => Vec::new(),
-        };
-        if !refused.is_empty() {
-            let texts: Vec<_> = refused.iter().map(|it| it.text.to_string_lossy()).collect();
-            self.warn(format!(
-                "launches of these cannot be seen, their names are too long or too many: {}",
-                texts.join(", ")
-            ));
-        }
-        let kept = self.recorders.keep(to_learn);
-        self.check("no learning thread can be started", kept);
-        if self.recorders.is_newly_ready() || (is_changed && self.recorders.is_ready()) {
-            tracing::debug!(apps = to_learn, "ready to learn");
-        }
-    }
-
-    /// Gives up what the kernel records of a launch that is not to be learned, if it does.
-    pub fn give_recorder_up(&mut self, launch: u64) {
-        let given_up = self.recorders.give_up(launch);
-        self.check("no thread can be started", given_up);
-    }
-
-    /// A recorder was made ready, or is not needed any more.
-    pub fn recorder_kept(&mut self, kept: &Result<(), String>) {
-        self.recorders.kept();
-        match kept {
-            Ok(()) => self.refresh_watch(),
-            Err(why) => self.warn(format!("no recorder can be made ready: {why}")),
-        }
-    }
-
-    /// The recording of a launch has ended. Returns what came of it, and says it.
-    pub fn recorder_ended(
-        &mut self,
-        result: LiveResult,
-        cached: Option<Result<CachedProfile, String>>,
-    ) -> (StateEvent, String, Option<RecordedProfile>) {
-        self.threads.ended(LaunchTask::Learn, result.launch);
-        self.recorders.ended(result.launch);
-        for warning in result.warnings {
-            self.warn(warning);
-        }
-        match self.check_recorded(result.profile, cached) {
-            Ok(recorded) => {
-                let exact_faults = recorded.learned.summary.exact_faults;
-                let window_pages = recorded.learned.summary.resolved.window_pages;
-                tracing::debug!(
-                    launch = result.launch,
-                    exact_faults,
-                    window_pages,
-                    "recorded"
-                );
-                let note = format!("learned {} entries", recorded.cached.entries);
-                (StateEvent::Recorded, note, Some(recorded))
-            }
-            Err((event, why)) => (event, why, None),
-        }
-    }
-
-    /// A thread is given up: its place is free again. Returns what that is for its launch, and says it.
-    pub fn give_up(&mut self, hanging: &HangingThread) -> (StateEvent, String) {
-        let HangingThread { task, launch, app } = hanging;
-        let (event, does) = match task {
-            LaunchTask::Learn => {
-                self.recorders.ended(*launch);
-                (StateEvent::RecordUnusable, "learns")
-            }
-            LaunchTask::Prefetch => {
-                self.prefetchers.end(*launch, None);
-                (StateEvent::PrefetchFailed, "prefetches")
-            }
-        };
-        let drive = match app.dev {
-            0 => "an unknown drive".to_owned(),
-            dev => blockdev::name(dev),
-        };
-        self.warn(format!(
-            "the thread that {does} {} (on {drive}) hangs: the app is neither learned nor prefetched until it has ended; \
-             check the drives that it uses",
-            app.key
-        ));
-        (event, "a thread of the service hangs".to_owned())
-    }
-
-    /// The profile of a launch, if it is of use, or what has happened instead and why.
-    fn check_recorded(
-        &self,
-        learned: Result<LearnedProfile, NotLearned>,
-        cached: Option<Result<CachedProfile, String>>,
-    ) -> Result<RecordedProfile, (StateEvent, String)> {
-        let learned = learned.map_err(|why| match why {
-            // No attempt to learn the app: it does not count towards giving up.
-            NotLearned::NoRecorder(_) | NotLearned::Disturbed(_) => {
-                (StateEvent::RecordUnusable, why.to_string())
-            }
-            _ => (StateEvent::NotRecorded, why.to_string()),
-        })?;
-        let cached = cached
-            .unwrap_or_else(|| Err("its profile was not prepared".to_owned()))
-            .map_err(|why| (StateEvent::RecordUnusable, why))?;
-        let packed = cached.packed.len() as u64;
-        if packed > self.apps.most_bytes {
-            let why = format!(
-                "not learned: its profile has {} MiB, more than automatic.max_profiles_mib",
-                packed >> 20
-            );
-            return Err((StateEvent::NotRecorded, why));
-        }
-        if self.is_too_large(&cached) {
-            let need = format!("the launch needs {} MiB", cached.bytes >> 20);
-            let why = format!("not learned: {need}, more than prefetch.max_profile_mib");
-            return Err((StateEvent::NotRecorded, why));
-        }
-        Ok(RecordedProfile { learned, cached })
-    }
-
-    /// Whether a launch needs more than one of an app may that the administrator has not named.
-    fn is_too_large(&self, learned: &CachedProfile) -> bool {
-        let key = learned.app.user_app();
-        let record = key.and_then(|key| self.apps.registry.records.get(&key));
-        let is_named = record.is_some_and(|record| record.added == Added::User);
-        !is_named && learned.bytes >> 20 > self.config.prefetch.max_profile_mib
-    }
-
-    /// The programs that count waits were attached or detached. `needed`: a launch is under way.
-    pub fn waits_changed(&mut self, changed: io::Result<Option<CountingWaits>>, needed: bool) {
-        // A launch may have begun or ended meanwhile.
-        let changed = self.waits.changed(changed).and_then(|()| match needed {
-            true => self.waits.switch_on(|| self.kernel.wait_programs()),
-            false => self.waits.switch_off(),
-        });
-        self.check("waits are not counted", changed);
-    }
-
-    /// Asks a thread to show that it works.
-    pub fn ask_thread(&self, thread: WatchedThread) {
-        match thread {
-            WatchedThread::Worker => self.worker.ask_work(),
-            WatchedThread::State => self.worker.ask_state(),
-            WatchedThread::Executables => self.executables.ask(),
-            WatchedThread::Bus => self.bus.iter().for_each(Bus::ask),
-            // They run for one piece of work, and end.
-            WatchedThread::Tables | WatchedThread::Attach => {}
-        }
-    }
-
-    /// Whether a thread, if there is one, has shown that since it was asked.
-    pub fn has_thread_answered(&self, thread: WatchedThread) -> bool {
-        match thread {
-            WatchedThread::Worker => self.worker.has_work_answered(),
-            WatchedThread::State => self.worker.has_state_answered(),
-            WatchedThread::Executables => self.executables.has_answered(),
-            WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),
-            WatchedThread::Tables => !self.recorders.is_changing(),
-            WatchedThread::Attach => !self.waits.is_changing(),
-        }
-    }
-
-    /// Restores the settings of launches under way: threads that learn or prefetch end with the process, and do not restore
-    /// them then. What does not answer in time, as the queue of a dead drive, is left to the keepers.
-    fn restore_settings(&self) {
-        let (fault_around, elevators) = (self.fault_around.clone(), Arc::clone(&self.elevators));
-        let close = move || {
-            let faults = fault_around.map_or(Ok(()), |knob| knob.close());
-            [faults, elevators.close()]
-        };
-        let (done, closed) = sync_channel(1);
-        let thread = Builder::new().name("pf-restore".to_owned());
-        let started = thread.spawn(move || done.send(close()));
-        match started.map(|_| closed.recv_timeout(RESTORE_LIMIT)) {
-            Ok(Ok(closed)) => {
-                for error in closed.into_iter().filter_map(Result::err) {
-                    tracing::warn!("{error}");
-                }
-            }
-            Ok(Err(_)) => {
-                tracing::warn!("settings could not be restored in time: the keeper does it")
-            }
-            Err(error) => tracing::warn!("settings are left to the keeper, no thread: {error}"),
-        }
-    }
-
-    /// Restores what was changed, writes the state, and ends within [`STOP_LIMIT`], whatever threads wait for.
-    pub fn finish(mut self) {
-        let until = Instant::now() + STOP_LIMIT;
-        self.restore_settings();
-        self.apps.save();
-        let Parts {
-            apps,
-            bus,
-            worker,
-            shield,
-            state_lock: _held,
-            ..
-        } = self;
-        // Two seconds at most.
-        shield.stop();
-        // Signals that are queued are still sent, for a second at most. The worker ends when nothing can give it jobs any
-        // more.
-        drop((apps, bus));
-        let left = until.saturating_duration_since(Instant::now());
-        worker.finish(left.saturating_sub(WRITE_LIMIT), WRITE_LIMIT);
     }
 }

@@ -26,9 +26,9 @@ const MOST_OF_A_USER: usize = 4;
 /// A launch that is being recorded.
 struct RecordedLaunch {
     uid: u32,
-    /// Of the app.
+    /// Path of the app.
     path: Vec<u8>,
-    /// Its beginning was not recorded.
+    /// Whether its beginning was not recorded.
     late: bool,
     learner: LiveLearner,
 }
@@ -103,7 +103,7 @@ impl Recorders {
         Ok(())
     }
 
-    /// The same for as many apps as before: another launch is being recorded.
+    /// Does what [`Recorders::keep`] does for as many apps as before: another launch is being recorded.
     ///
     /// # Errors
     /// As [`Recorders::keep`].

@@ -111,7 +111,7 @@ impl Record {
         Some(Record::new(key, title, added, Marks::new(&app, names)))
     }
 
-    /// The same app of one user, before he has launched it.
+    /// The record that the app has for one user before he has launched it.
     pub fn for_user(&self, uid: u32) -> Self {
         let key = UserApp::new(uid, self.key.id.clone());
         let mut record = Record::new(key, self.title.clone(), self.added, self.marks.clone());

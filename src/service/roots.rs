@@ -36,6 +36,14 @@ pub fn executed(proc: &Path) -> Option<Inode> {
     Some((node.dev, node.ino))
 }
 
+/// An absolute path below a root directory.
+pub fn below(root: Option<&Path>, path: &Path) -> PathBuf {
+    match root {
+        None => path.to_path_buf(),
+        Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+    }
+}
+
 /// Whether the process is in our user namespace. In one of his own, any user may have mounts that lead the system's
 /// paths to his files. False if the process has ended.
 pub(super) fn has_our_users(pid: u32) -> bool {

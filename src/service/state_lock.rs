@@ -65,7 +65,7 @@ impl StateLock {
         Self::take_unless(dir, is_alive)
     }
 
-    /// The same; `is_alive` says whether a process may still write.
+    /// Takes the lock unless a process has it that may still write, as `is_alive` says.
     fn take_unless(dir: &Path, is_alive: impl Fn(i32) -> bool) -> Result<Self, StateLockError> {
         let path = dir.join(NAME);
         let cannot = |error: io::Error| StateLockError::File {

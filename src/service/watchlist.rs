@@ -11,15 +11,12 @@ use std::ffi::{OsStr, OsString};
 
 use super::catalogue::Catalogue;
 use super::config::AutomaticConfig;
+use super::located_executables::PATH;
 use super::marks::Marks;
 use super::registry::{Added, EVERY_USER, Record, Registry};
 use crate::apps::{Rules, desktop};
 use crate::kernel::{Watched, WatchedApps, WatchedName};
 use crate::model::{LaunchCounts, UserApp};
-
-/// Where commands are looked for: a service has no user's PATH.
-pub const PATH: &str =
-    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
 
 /// Most programs that are on probation at a time, and of one user.
 const MOST_ON_PROBATION: usize = 64;
@@ -64,8 +61,6 @@ pub struct WatchedPrograms {
 
 /// The programs whose launches matter.
 pub struct Watchlist {
-    /// What recognises them.
-    pub catalogue: Catalogue,
     /// The records of programs with .desktop entries, or profiles from elsewhere, once they are managed, by id.
     candidates: BTreeMap<String, Record>,
     /// Whether there may be candidates: entries that were looked for may be found when the mode is another one.
@@ -76,9 +71,8 @@ pub struct Watchlist {
 
 impl Watchlist {
     /// A list without candidates.
-    pub fn new(catalogue: Catalogue) -> Self {
+    pub fn new() -> Self {
         Watchlist {
-            catalogue,
             candidates: BTreeMap::new(),
             takes_candidates: true,
             probation: BTreeMap::new(),
@@ -142,8 +136,8 @@ impl Watchlist {
         self.probation.clear();
     }
 
-    /// Has the apps that matter now recognised.
-    pub fn refresh(&mut self, registry: &Registry) {
+    /// Has this catalogue recognise the apps that matter now.
+    pub fn refresh(&mut self, catalogue: &mut Catalogue, registry: &Registry) {
         // Programs on probation that somebody has named meanwhile are managed from their next launch on.
         self.probation.retain(|key, _| {
             !registry.records.contains_key(key) && registry.named_for_all(key).is_none()
@@ -153,7 +147,7 @@ impl Watchlist {
         let by_id: BTreeMap<&str, &Record> = records
             .map(|record| (record.key.id.as_str(), record))
             .collect();
-        self.catalogue.refresh(by_id.into_values());
+        catalogue.refresh(by_id.into_values());
     }
 
     /// What the kernel is to watch for. Each user's apps are watched for in his launches alone, and recorded as he has them to
@@ -161,7 +155,12 @@ impl Watchlist {
     /// somebody has launched them. (Otherwise a recorder would wait for ever: most apps have no user who has not launched
     /// them yet and will. Such a user's first launch is learned a moment late.) Nothing is recorded of users of whom
     /// `may_learn` says no.
-    pub fn watched(&self, registry: &Registry, may_learn: impl Fn(u32) -> bool) -> WatchedPrograms {
+    pub fn watched(
+        &self,
+        catalogue: &Catalogue,
+        registry: &Registry,
+        may_learn: impl Fn(u32) -> bool,
+    ) -> WatchedPrograms {
         let mut apps = WatchedApps::default();
         let mut to_learn = 0;
         let users = registry.records.keys().filter(|key| key.uid != EVERY_USER);
@@ -181,7 +180,7 @@ impl Watchlist {
                 None => (marks.names.clone(), &marks.interpreters),
                 Some(_) => (own.map(str::to_owned).into_iter().collect(), &marks.names),
             };
-            let own = self.catalogue.names_of(id, &own).into_iter();
+            let own = catalogue.names_of(id, &own).into_iter();
             let own = own.map(|name| (name, WatchedName::App { recorded }));
             let launchers = launchers.iter().cloned();
             let launchers = launchers.map(|name| (name, WatchedName::Launcher));
@@ -304,9 +303,8 @@ mod tests {
     use crate::profile::generate::sample;
     use crate::service::roots::Roots;
 
-    fn watchlist() -> Watchlist {
-        let roots = Roots::new((1, 2), 7);
-        Watchlist::new(Catalogue::new(Rules::builtin(), roots))
+    fn catalogue() -> Catalogue {
+        Catalogue::new(Rules::builtin(), Roots::new((1, 2), 7))
     }
 
     const USER: u32 = 1000;
@@ -319,7 +317,7 @@ mod tests {
     fn launches_of_an_app_are_large_and_slow_and_in_a_row_and_of_one_user() {
         let wanted = AutomaticConfig::default();
         let (large, slow) = (wanted.min_read_mib << 20, wanted.min_wait_ms);
-        let mut watchlist = watchlist();
+        let mut watchlist = Watchlist::new();
         let mut launch = |key: &UserApp, bytes: u64, waiting_ms: u64| {
             let counts = LaunchCounts {
                 bytes,
@@ -354,7 +352,7 @@ mod tests {
 
     #[test]
     fn few_programs_are_on_probation_and_fewer_of_one_user() {
-        let mut watchlist = watchlist();
+        let mut watchlist = Watchlist::new();
         let of = |user: usize, program: usize| {
             UserApp::new(USER + user as u32, format!("/usr/bin/{program}"))
         };
@@ -376,17 +374,22 @@ mod tests {
     fn a_discovered_app_outlives_new_desktop_entries_while_it_is_on_probation() {
         let dir = tempfile::tempdir().unwrap();
         let (registry, _) = Registry::load(dir.path()).unwrap();
-        let mut watchlist = watchlist();
+        let mut watchlist = Watchlist::new();
         watchlist.begin_probation(&app("/usr/bin/a"));
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/b")]);
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
-        assert_eq!(watchlist.watched(&registry, |_| true).to_learn, 1);
+        assert_eq!(
+            watchlist
+                .watched(&catalogue(), &registry, |_| true)
+                .to_learn,
+            1
+        );
     }
 
     #[test]
     fn apps_with_profiles_from_elsewhere_are_candidates_beside_those_of_menus() {
-        let mut watchlist = watchlist();
+        let mut watchlist = Watchlist::new();
         let seeded = |id| Record {
             added: Added::Imported,
             ..desktop(id)
@@ -406,7 +409,7 @@ mod tests {
 
     #[test]
     fn entries_that_are_found_when_there_are_to_be_none_make_no_candidates() {
-        let mut watchlist = watchlist();
+        let mut watchlist = Watchlist::new();
         watchlist.clear_candidates();
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/a")]);
         assert_eq!(watchlist.new_record(&app("/usr/bin/a")), None);
@@ -419,7 +422,7 @@ mod tests {
     fn a_program_that_is_named_is_on_probation_no_longer() {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, _) = Registry::load(dir.path()).unwrap();
-        let mut watchlist = watchlist();
+        let mut watchlist = Watchlist::new();
         for id in ["/usr/bin/a", "/usr/bin/b", "/usr/bin/c"] {
             assert!(watchlist.begin_probation(&app(id)));
         }
@@ -427,7 +430,7 @@ mod tests {
         registry.insert(desktop("/usr/bin/a"));
         registry.insert(desktop("/usr/bin/b").for_user(USER));
         registry.insert(desktop("/usr/bin/c").for_user(USER + 1));
-        watchlist.refresh(&registry);
+        watchlist.refresh(&mut catalogue(), &registry);
         let left: Vec<&str> = watchlist.probation.keys().map(|key| &*key.id).collect();
         assert_eq!(left, ["/usr/bin/c"]);
     }
@@ -450,7 +453,7 @@ mod tests {
     fn each_users_launches_are_watched_for_and_recorded_as_his_apps_are_to_be_learned() {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, _) = Registry::load(dir.path()).unwrap();
-        let mut watchlist = watchlist();
+        let mut watchlist = Watchlist::new();
         watchlist.set_desktop_apps(vec![desktop("/a"), desktop("/b"), desktop("/c")]);
         let history = sample("/a").history;
         let learned = Managed::with_profile(DriveClass::CommandQueuing, &history);
@@ -464,7 +467,8 @@ mod tests {
             registry.insert(record);
         }
         watchlist.begin_probation(&UserApp::new(3, "/e"));
-        let WatchedPrograms { apps, to_learn } = watchlist.watched(&registry, |_| true);
+        let WatchedPrograms { apps, to_learn } =
+            watchlist.watched(&catalogue(), &registry, |_| true);
         let expected = [
             (1, "a", false),
             (1, "b", false),
@@ -498,8 +502,8 @@ mod tests {
             Added::User,
             marks(Some("/opt/a.py")),
         ));
-        let list = watchlist();
-        let apps = list.watched(&registry, |_| true).apps;
+        let list = Watchlist::new();
+        let apps = list.watched(&catalogue(), &registry, |_| true).apps;
         let launcher = WatchedName::Launcher;
         let app = WatchedName::App { recorded: true };
         // It may be executed itself, too.
@@ -514,7 +518,7 @@ mod tests {
         // A name that is both is an app's.
         let python = UserApp::new(USER, "/usr/bin/python3");
         registry.insert(Record::new(python, String::new(), Added::User, marks(None)));
-        let apps = list.watched(&registry, |_| true).apps;
+        let apps = list.watched(&catalogue(), &registry, |_| true).apps;
         let names = ["python3", "a.py"].map(|name| (watched(USER, name), app));
         assert_eq!(apps.names, names.into());
     }
@@ -530,7 +534,9 @@ mod tests {
         };
         let script = UserApp::new(USER, "/opt/tool");
         registry.insert(Record::new(script, String::new(), Added::Owner, marks));
-        let apps = watchlist().watched(&registry, |_| true).apps;
+        let apps = Watchlist::new()
+            .watched(&catalogue(), &registry, |_| true)
+            .apps;
         let app = WatchedName::App { recorded: true };
         let launcher = WatchedName::Launcher;
         let names = [

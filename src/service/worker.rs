@@ -39,7 +39,7 @@ enum StateJob {
 
 /// Both threads. Each does one job after the other, and gives freed memory back after each.
 pub struct Worker {
-    pub jobs: Jobs,
+    jobs: Jobs,
     work: WorkerThread,
     state: WorkerThread,
 }
@@ -65,7 +65,7 @@ pub struct Jobs {
 struct Backlog {
     /// Jobs that wait or are being done, of `pf-work`.
     work: AtomicUsize,
-    /// The same of `pf-state`.
+    /// Jobs that wait or are being done, of `pf-state`.
     state: AtomicUsize,
     pending: Mutex<PendingWrites>,
     /// Whether `pf-state` has been told that something is pending, and has not looked yet.
@@ -102,6 +102,11 @@ impl Worker {
             work: work_thread,
             state: state_thread,
         })
+    }
+
+    /// Gives both threads jobs.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
     /// Asks `pf-work` to show that it works, once it has done the jobs before.
@@ -181,7 +186,7 @@ impl Jobs {
         self.send_work(work, true);
     }
 
-    /// The same for a job that keeps no other waiting for long, and is not counted ([`Jobs::are_many`]).
+    /// Has `pf-work` do a job that keeps no other waiting for long, and is not counted ([`Jobs::are_many`]).
     pub fn run_uncounted(&self, work: impl FnOnce() + Send + 'static) {
         self.send_work(work, false);
     }
@@ -202,7 +207,7 @@ impl Jobs {
         self.backlog.work.load(Ordering::Relaxed) >= MOST_JOBS
     }
 
-    /// The same for `pf-state`.
+    /// Whether so many jobs wait for `pf-state` that no other is to be given that the service can do without.
     pub fn are_many_on_written(&self) -> bool {
         self.backlog.state.load(Ordering::Relaxed) >= MOST_JOBS
     }
@@ -358,14 +363,14 @@ mod tests {
         let worker = Worker::start(open(), outbox).unwrap();
         let (tell, told) = channel();
         for uid in 1..=3 {
-            worker.jobs.add_launch(launch(uid));
+            worker.jobs().add_launch(launch(uid));
         }
         let count = |records: &Records| records.history().unwrap().launches(None, None, 9);
         worker
-            .jobs
+            .jobs()
             .run_on_written(move |records| tell.send(count(records).unwrap().len()).unwrap());
         assert_eq!(told.recv().unwrap(), 3);
-        worker.jobs.add_launch(launch(4));
+        worker.jobs().add_launch(launch(4));
         worker.finish(LIMIT, LIMIT);
         assert_eq!(count(&open()).unwrap().len(), 4);
     }
@@ -377,20 +382,20 @@ mod tests {
         let (outbox, _inbox) = mailbox().unwrap();
         let worker = Worker::start(open(), outbox).unwrap();
         let (_never, wait) = channel::<()>();
-        worker.jobs.run(move || {
+        worker.jobs().run(move || {
             let _ = wait.recv();
         });
-        worker.jobs.add_launch(launch(1));
+        worker.jobs().add_launch(launch(1));
         let (tell, told) = channel();
         let count = |records: &Records| records.history().unwrap().launches(None, None, 9);
         worker
-            .jobs
+            .jobs()
             .run_on_written(move |records| tell.send(count(records).unwrap().len()).unwrap());
         assert_eq!(told.recv().unwrap(), 1);
         let (mut registry, _) = Registry::load(dir.path()).unwrap();
         registry.checked(7);
-        worker.jobs.save(registry);
-        worker.jobs.add_launch(launch(2));
+        worker.jobs().save(registry);
+        worker.jobs().add_launch(launch(2));
         // As if its time were over at once.
         worker.finish(Duration::ZERO, LIMIT);
         assert_eq!(count(&open()).unwrap().len(), 2);
@@ -405,17 +410,17 @@ mod tests {
         let (outbox, _inbox) = mailbox().unwrap();
         let worker = Worker::start(records, outbox).unwrap();
         let (go, wait) = channel::<()>();
-        worker.jobs.run(move || wait.recv().unwrap());
+        worker.jobs().run(move || wait.recv().unwrap());
         for _ in 1..MOST_JOBS {
-            assert!(!worker.jobs.are_many());
-            worker.jobs.run(|| ());
+            assert!(!worker.jobs().are_many());
+            worker.jobs().run(|| ());
         }
-        assert!(worker.jobs.are_many());
+        assert!(worker.jobs().are_many());
         go.send(()).unwrap();
         let (tell, told) = channel();
-        worker.jobs.run(move || tell.send(()).unwrap());
+        worker.jobs().run(move || tell.send(()).unwrap());
         told.recv().unwrap();
-        assert!(!worker.jobs.are_many());
+        assert!(!worker.jobs().are_many());
         worker.finish(LIMIT, LIMIT);
     }
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use rustix::fs::{FileType, Mode, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-use super::Id;
+use super::need::Id;
 use crate::fs::handle;
 use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};

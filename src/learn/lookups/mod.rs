@@ -17,6 +17,7 @@
 //! between are not seen.
 
 mod directories;
+mod need;
 mod operations;
 mod walk;
 
@@ -25,110 +26,22 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{Mode, openat};
-use serde::Serialize;
 
 use super::probe::LiveProbe;
-use super::sequence::{Observed, block_pages};
-use crate::fs::ext4::{Ext4, Ext4Error};
+use super::sequence::{Observed, PathCounts};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::namespace::open_in;
 use crate::fs::node::O_LOOKUP;
 use crate::kernel::own_namespace;
 use crate::model::{Access, By, PathUse, Source, Use};
 use directories::{Dir, Directories};
+use need::{Id, Need};
 pub use operations::FsOperation;
 use operations::LearnedOperations;
 use walk::walk;
 
 /// Most accesses that paths add: as many as a profile has entries.
 const MOST_ACCESSES: usize = 1 << 18;
-
-/// An inode: its device (`st_dev`) and number.
-type Id = (u64, u64);
-
-/// Something that the kernel does with a path and that may read the drive.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Need {
-    /// Looks a name up in a directory and gets the inode that it finds.
-    LookUp {
-        dir: Id,
-        /// One component of a path.
-        name: Vec<u8>,
-        /// Number of the inode found, on the same device.
-        found: Option<u64>,
-    },
-    /// Reads the target of a symbolic link.
-    Link(Id),
-    /// Reads a whole directory.
-    List(Id),
-}
-
-impl Need {
-    /// Device (`st_dev`) that is read.
-    fn dev(&self) -> u64 {
-        match self {
-            Need::LookUp { dir, .. } => dir.0,
-            Need::Link(id) | Need::List(id) => id.0,
-        }
-    }
-
-    /// The blocks that are read, in order, as ext4's layout tells.
-    fn blocks(&self, ext4: &Ext4) -> Result<Vec<u64>, Ext4Error> {
-        match self {
-            Need::LookUp { dir, name, found } => {
-                let mut blocks = vec![ext4.inode_block(dir.1)?];
-                let look_up = ext4.look_up(dir.1, name)?;
-                blocks.extend(look_up.blocks);
-                // A page too many costs less than one that is missing.
-                blocks.extend(look_up.perhaps);
-                if let Some(ino) = found {
-                    blocks.push(ext4.inode_block(*ino)?);
-                }
-                Ok(blocks)
-            }
-            Need::Link(id) => ext4.link_blocks(id.1),
-            Need::List(id) => {
-                let mut blocks = vec![ext4.inode_block(id.1)?];
-                blocks.extend(ext4.directory_blocks(id.1)?);
-                Ok(blocks)
-            }
-        }
-    }
-
-    /// The same in 4 KiB pages of the device.
-    fn pages(&self, probe: &mut LiveProbe<'_>) -> Vec<Range<u64>> {
-        let pages = probe.ask_ext4(self.dev(), |ext4| {
-            let (blocks, size) = (self.blocks(ext4)?.into_iter(), ext4.block_size());
-            Ok(blocks.map(|block| block_pages(block, 1, size)).collect())
-        });
-        pages.unwrap_or_default()
-    }
-}
-
-/// How many paths a launch used, and of which of them the metadata could not be found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PathCounts {
-    /// Paths, each counted once for the directory and the mount that it starts from.
-    pub used: u64,
-    /// Of these, paths used in another mount namespace that could not be entered, most often because it
-    /// had ended before it could be held. They were walked through our own mounts.
-    pub foreign: u64,
-    /// Of these, paths to a file system that only another mount namespace has mounted.
-    pub hidden: u64,
-}
-
-impl PathCounts {
-    /// What to tell the user about them, a line each.
-    pub fn lines(&self) -> Vec<String> {
-        let lost = self.foreign.max(self.hidden);
-        let line = format!(
-            "{lost} of {} paths led through a sandbox's own mounts, which paralfetch could not see: their \
-             directories may not be in the profile",
-            self.used
-        );
-        (lost > 0).then_some(line).into_iter().collect()
-    }
-}
 
 /// What the paths of a launch read.
 pub struct ImpliedReads {

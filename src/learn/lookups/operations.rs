@@ -2,18 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::{Id, Need};
+use super::need::{Id, Need};
 use crate::fs::handle::joined;
 use crate::model::OperationKind;
+use crate::profile::MAX_PATH;
 
 /// Most operations of a launch: fourteen times those of the largest one measured. A tree of links may lead to any number.
 const MOST_OPERATIONS: usize = 1 << 13;
 
 /// Most bytes of all their paths together.
 const MOST_PATH_BYTES: usize = 1 << 20;
-
-/// Longest path that a profile can hold, in bytes: PATH_MAX of Linux, without the NUL. A launch can go deeper step by step.
-const LONGEST_PATH: usize = 4095;
 
 /// An operation of a launch, by its file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +72,8 @@ impl LearnedOperations {
             kind,
             time_ns,
         };
-        if operation.path.len() > LONGEST_PATH {
+        // A launch can go deeper step by step than a profile can hold.
+        if operation.path.len() > MAX_PATH {
             return;
         }
         // The components of a path follow each other.
@@ -175,7 +174,7 @@ mod tests {
         let full = operations(&many);
         assert!(full.is_full());
         assert_eq!(full.finish().len(), MOST_OPERATIONS);
-        let deep = [(ROOT, vec![b'/'; LONGEST_PATH - 1])];
+        let deep = [(ROOT, vec![b'/'; MAX_PATH - 1])];
         let mut operations_below = LearnedOperations::new(deep.into());
         for name in ["x", "xx"] {
             operations_below.add(&look_up(ROOT, name), 1);

@@ -1,7 +1,7 @@
 //! Walking a path as the kernel does, a directory at a time.
 
-use super::Need;
 use super::directories::{ChildNode, Dir, Directories};
+use super::need::Need;
 
 /// Most symbolic links that one path may lead through: the kernel's `MAXSYMLINKS`.
 const MOST_LINKS: u32 = 40;

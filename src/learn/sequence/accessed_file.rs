@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::metadata::Dependencies;
+use super::dependencies::Dependencies;
 use super::report::{FileCount, LeftOut, ResolveReport};
 use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;

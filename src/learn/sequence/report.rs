@@ -6,7 +6,6 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::fs::support::Support;
-use crate::learn::lookups::PathCounts;
 
 /// A number of files and of their 4 KiB pages. Pages are counted once, metadata pages with no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -32,6 +31,31 @@ pub struct LeftOut {
     pub support: Support,
     /// How many.
     pub count: FileCount,
+}
+
+/// How many paths a launch used, and of which of them the metadata could not be found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PathCounts {
+    /// Paths, each counted once for the directory and the mount that it starts from.
+    pub used: u64,
+    /// Of these, paths used in another mount namespace that could not be entered, most often because it
+    /// had ended before it could be held. They were walked through our own mounts.
+    pub foreign: u64,
+    /// Of these, paths to a file system that only another mount namespace has mounted.
+    pub hidden: u64,
+}
+
+impl PathCounts {
+    /// What to tell the user about them, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let lost = self.foreign.max(self.hidden);
+        let line = format!(
+            "{lost} of {} paths led through a sandbox's own mounts, which paralfetch could not see: their \
+             directories may not be in the profile",
+            self.used
+        );
+        (lost > 0).then_some(line).into_iter().collect()
+    }
 }
 
 /// What a launch sequence was made from, what was left out of it, and why. Pages are of 4 KiB.

@@ -9,11 +9,13 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use super::resolve::leave_to_others;
 use super::*;
 use crate::fs::ext4::ExtentNode;
 use crate::fs::fiemap::FileExtent;
+use crate::fs::mounts::MountTable;
 use crate::fs::support::Support;
-use crate::model::{By, InodeId, PAGE_SIZE, Place, Source};
+use crate::model::{By, DriveClass, InodeId, PAGE_SIZE, Place, Source};
 
 pub(super) const EXT4: u64 = 1;
 const UNREADABLE: u64 = 2;

@@ -6,7 +6,8 @@ mod helpers;
 use std::ops::Range;
 
 use super::accessed_file::{self, AccessedFile};
-use super::metadata::{self, Dependencies, metadata_entry, push};
+use super::dependencies::Dependencies;
+use super::metadata::{self, metadata_entry, push};
 use super::report::ResolveReport;
 use super::{Observed, Sequence};
 use crate::fs::fiemap::{pieces, place_by_file};

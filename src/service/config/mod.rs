@@ -138,7 +138,7 @@ fn table_of(path: &Path) -> Result<Table, ConfigError> {
     }
 }
 
-/// The same, of a file with these contents.
+/// The table in a configuration file with these contents.
 fn table(path: &Path, bytes: &[u8]) -> Result<Table, ConfigError> {
     let name = path.display();
     if bytes.len() > MAX_FILE_BYTES {

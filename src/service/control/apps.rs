@@ -21,9 +21,9 @@ use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
 use crate::service::discovery::{check_named, is_public};
 use crate::service::history::{History, Typical};
+use crate::service::located_executables::PATH;
 use crate::service::managed_apps::{off_reason, reason_text};
 use crate::service::registry::{Added, EVERY_USER, Record, Registry};
-use crate::service::watchlist::PATH;
 
 /// The records that are a user's, or all: the administrator's.
 fn of_user(registry: &Registry, user: Option<u32>) -> impl Iterator<Item = &Record> {

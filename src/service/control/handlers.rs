@@ -15,7 +15,7 @@ use crate::profile::{decode, encode};
 use crate::service::config::{Mode, set_mode};
 use crate::service::event_loop::Service;
 use crate::service::history::History;
-use crate::service::message::Message;
+use crate::service::message::{AskedFor, Message};
 use crate::service::own_profile::hide_names;
 use crate::service::registry::{Record, Registry};
 
@@ -44,7 +44,7 @@ fn saved_in(launches: &[(UserApp, u64)], each_us: &HashMap<UserApp, i64>) -> i64
 impl Control for Service {
     fn status(&mut self, user: Option<u32>, reply: Reply<Status>) {
         let status = self.status_of(user);
-        let gains = saved_each(&self.parts.apps.registry);
+        let gains = saved_each(&self.parts.apps().registry);
         self.with_history(reply, move |history| {
             let launches = history.map(|history| history.prefetched_cold(user));
             let launches = launches.transpose().map_err(ControlError::failed)?;
@@ -61,7 +61,7 @@ impl Control for Service {
     }
 
     fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
-        let managed = &self.parts.apps;
+        let managed = self.parts.apps();
         match states(&managed.registry, user, app, |key| managed.profile(key)) {
             Ok(apps) => self.with_history(reply, move |history| match history {
                 Some(history) => add_times(apps, history),
@@ -78,7 +78,7 @@ impl Control for Service {
         limit: u32,
         reply: Reply<Vec<LaunchRecord>>,
     ) {
-        let id = match id_of(&self.parts.apps.registry, user, app) {
+        let id = match id_of(&self.parts.apps().registry, user, app) {
             Ok(id) => id,
             Err(error) => return reply(Err(error)),
         };
@@ -99,7 +99,7 @@ impl Control for Service {
         app: &str,
         reply: Reply<ProfileData>,
     ) {
-        let managed = &self.parts.apps;
+        let managed = self.parts.apps();
         let found = match find(&managed.registry, user, app) {
             Ok(found) => found,
             Err(error) => return reply(Err(error)),
@@ -116,7 +116,7 @@ impl Control for Service {
             return reply(Err(busy));
         }
         // Directories are looked at.
-        self.parts.worker.jobs.run(move || {
+        self.parts.jobs().run(move || {
             reply(profile_data(key, &packed, is_administrator).map_err(ControlError::Failed));
         });
     }
@@ -129,24 +129,26 @@ impl Control for Service {
         request: PhaseRequest,
         reply: Reply<String>,
     ) {
-        match find(&self.parts.apps.registry, user, app) {
+        match find(&self.parts.apps().registry, user, app) {
             Ok(found) => {
                 reply(self.ask_about(user, is_administrator, found, None, request));
             }
-            Err(ControlError::Unknown(_)) if self.parts.worker.jobs.are_many() => {
+            Err(ControlError::Unknown(_)) if self.parts.jobs().are_many() => {
                 reply(Err(ControlError::Failed(BUSY.to_owned())));
             }
             Err(ControlError::Unknown(_)) => {
                 // To find the app, files are opened.
-                let rules = self.parts.watchlist.catalogue.rules().clone();
+                let rules = self.parts.rules().clone();
                 let asks = user.filter(|_| !is_administrator);
-                let (app, outbox) = (app.to_owned(), self.parts.outbox.clone());
-                self.parts.worker.jobs.run(move || {
+                let (app, outbox) = (app.to_owned(), self.parts.outbox().clone());
+                self.parts.jobs().run(move || {
                     let new = new_record(&app, &rules, asks);
-                    outbox.send(Message::Control(Box::new(move |service| {
-                        reply(new.and_then(|new| {
-                            service.ask_about(user, is_administrator, vec![], Some(new), request)
-                        }));
+                    outbox.send(Message::AskedFor(Box::new(AskedFor {
+                        new,
+                        user,
+                        is_administrator,
+                        request,
+                        reply,
                     })));
                 });
             }
@@ -156,24 +158,25 @@ impl Control for Service {
 
     fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()> {
         self.check_worker()?;
-        let apps = find(&self.parts.apps.registry, user, app)?;
+        let apps = find(&self.parts.apps().registry, user, app)?;
         self.launches.forget(&apps);
         self.parts.forget(&apps);
         Ok(())
     }
 
     fn mode(&self) -> Mode {
-        self.parts.config.mode
+        self.parts.config().mode
     }
 
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {
-        let directory = &self.parts.places.config_dir;
-        set_mode(directory, mode).map_err(ControlError::failed)?;
+        set_mode(self.parts.config_dir(), mode).map_err(ControlError::failed)?;
         Control::reload(self)
     }
 
     fn reload(&mut self) -> Answer<()> {
-        self.read_config_again().map_err(ControlError::Refused)
+        self.parts
+            .read_config_again()
+            .map_err(ControlError::Refused)
     }
 }
 
@@ -183,7 +186,7 @@ impl Service {
         let is_theirs = |uid: u32| user.is_none_or(|user| user == uid);
         let (mut managed, mut learning, mut disabled) = (0, 0, 0);
         let mut read_before = Worth::default();
-        let records = self.parts.apps.registry.records.values();
+        let records = self.parts.apps().registry.records.values();
         for record in records.filter(|record| is_theirs(record.key.uid)) {
             let phase = record.managed.phase();
             managed += 1;
@@ -197,7 +200,7 @@ impl Service {
         let (mut with_profile, mut profiles_bytes) = (0, 0);
         for (_, profile) in self
             .parts
-            .apps
+            .apps()
             .profiles
             .iter()
             .filter(|(key, _)| is_theirs(key.uid))
@@ -205,7 +208,7 @@ impl Service {
             with_profile += 1;
             profiles_bytes += profile.packed.len() as u64;
         }
-        let diagnostics = &self.parts.diagnostics;
+        let diagnostics = self.parts.diagnostics();
         let seen = diagnostics.launches_seen.iter();
         let warnings = match user {
             None => diagnostics.warnings(),
@@ -213,7 +216,7 @@ impl Service {
         };
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: self.parts.config.mode.to_string(),
+            mode: self.parts.config().mode.to_string(),
             managed,
             with_profile,
             learning,
@@ -226,14 +229,23 @@ impl Service {
                 .sum(),
             read_before_used_bytes: read_before.used_bytes,
             read_before_unused_bytes: read_before.wasted_bytes,
-            lost_events: self.parts.kernel.lost(),
-            excess_execs: self.parts.kernel.excess_execs().0,
+            lost_events: self.parts.lost_events(),
+            excess_execs: self.parts.excess_execs(),
             since_s: diagnostics.since_s,
-            shield: ShieldSummary::new(self.parts.shield.status(), user),
+            shield: ShieldSummary::new(self.parts.shield_status(), user),
             abilities: diagnostics.abilities.clone(),
             warnings,
             ..Status::default()
         }
+    }
+
+    /// Answers a call that asks for an app which had to be looked for.
+    pub(in crate::service) fn answer(&mut self, asked: AskedFor) {
+        let (user, is_administrator, request) = (asked.user, asked.is_administrator, asked.request);
+        let answer = asked
+            .new
+            .and_then(|new| self.ask_about(user, is_administrator, Vec::new(), Some(new), request));
+        (asked.reply)(answer);
     }
 
     /// Learns, prefetches or disables the apps of a name: those `found`, or a `new` one. Returns its id.
@@ -251,15 +263,15 @@ impl Service {
                        the administrator enable this one";
             return Err(ControlError::Refused(why.to_owned()));
         }
-        let registry = &mut self.parts.apps.registry;
+        let registry = self.parts.registry_mut();
         let apps = manage(registry, user, is_administrator, found, new);
-        self.parts.ask(&apps, request);
+        self.parts.set_phase(&apps, request);
         Ok(apps[0].id.clone())
     }
 
     /// Whether the worker can be given what a call asks for.
     fn check_worker(&self) -> Answer<()> {
-        match self.parts.worker.jobs.are_many() {
+        match self.parts.jobs().are_many() {
             true => Err(ControlError::Failed(BUSY.to_owned())),
             false => Ok(()),
         }
@@ -272,10 +284,10 @@ impl Service {
         reply: Reply<T>,
         answer: impl FnOnce(Option<&History>) -> Answer<T> + Send + 'static,
     ) {
-        if self.parts.worker.jobs.are_many_on_written() {
+        if self.parts.jobs().are_many_on_written() {
             return reply(Err(ControlError::Failed(BUSY.to_owned())));
         }
-        self.parts.worker.jobs.run_on_written(move |records| {
+        self.parts.jobs().run_on_written(move |records| {
             reply(answer(records.history()));
         });
     }

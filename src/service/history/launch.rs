@@ -5,9 +5,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
-use super::MAX_READ_PATH;
 use crate::policy::Warmth;
 use crate::service::dictionary::{member, optional, optional_word};
+
+/// Longest path of a file that a launch read itself, in bytes; of longer ones the end is kept.
+pub const MAX_READ_PATH: usize = 256;
 
 /// What was done with a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]

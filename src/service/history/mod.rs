@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::model::UserApp;
 use crate::service::config::HistoryConfig;
 
-pub use launch::{FileReads, Kind, LaunchRecord, ReadKind};
+pub use launch::{FileReads, Kind, LaunchRecord, MAX_READ_PATH, ReadKind};
 pub use summary::{HistorySummary, Typical};
 
 /// Name of the database in the state directory.
@@ -34,9 +34,6 @@ pub const MAX_NOTE: usize = 500;
 
 /// Most files of a launch's own reads that are kept.
 pub const MOST_READ_FILES: usize = 5;
-
-/// Longest path of such a file, in bytes; of longer ones the end is kept.
-pub const MAX_READ_PATH: usize = 256;
 
 /// A summary's medians are those of this many cold launches of a kind, the last ones, because drives, apps
 /// and schedules change.

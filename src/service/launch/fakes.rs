@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{
-    FollowedLaunch, LaunchPolicy, LaunchStart, Launches, Outside, StateAction, StateEvent, TICK,
+    Beginning, FollowedLaunch, LaunchPolicy, LaunchStart, Launches, Outside, StateAction,
+    StateEvent, TICK,
 };
+use crate::kernel::{LaunchEvent, LaunchEventKind};
 use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, TaskState};
+use crate::service::catalogue::FoundApp;
 use crate::service::history::LaunchRecord;
 
 pub const SCHEDULE_BYTES: u64 = 1 << 20;
@@ -24,6 +27,8 @@ fn app(id: &str) -> UserApp {
 #[derive(Default)]
 pub struct FakeSystem {
     pub slots: BTreeMap<u64, LaunchCounts>,
+    /// How the launch begins that the kernel reports; `None`: it is none of an app.
+    pub next: Option<LaunchStart>,
     /// Prefetch threads: with a report once they have ended.
     pub prefetches: BTreeMap<u64, Option<PrefetchReport>>,
     pub recordings: BTreeSet<u64>,
@@ -53,6 +58,35 @@ impl FakeSystem {
 }
 
 impl Outside for FakeSystem {
+    fn called(&self, _event: &LaunchEvent) -> Option<FoundApp> {
+        let start = self.next.as_ref()?;
+        Some(FoundApp {
+            key: start.key.clone(),
+            app: start.app.clone(),
+        })
+    }
+
+    fn executed(&self, event: &LaunchEvent) -> Option<FoundApp> {
+        self.called(event)
+    }
+
+    fn prepare(
+        &mut self,
+        launch: u64,
+        pid: u32,
+        found: FoundApp,
+        _beginning: Beginning,
+    ) -> Option<LaunchStart> {
+        assert!(self.slots.contains_key(&launch), "it is counted");
+        let start = self.next.take()?;
+        assert_eq!((start.pid, &start.key), (pid, &found.key));
+        Some(start)
+    }
+
+    fn begun(&mut self, launch: u64, is_recorded: bool) {
+        assert!(!is_recorded || self.no_recorder || self.recordings.contains(&launch));
+    }
+
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         let &counts = self.slots.get(&launch)?;
         Some(LaunchCounts {
@@ -151,24 +185,36 @@ impl Scene {
         });
     }
 
-    /// The kernel reports execve's call with the path of an app. Another call of a launch that is followed
-    /// changes nothing.
+    /// The kernel reports execve's call with the path of an app.
     pub fn call(&mut self, launch: u64, id: &str, plan: Plan) {
         self.call_by(USER, launch, id, plan);
     }
 
     /// The same by any user.
     pub fn call_by(&mut self, uid: u32, launch: u64, id: &str, plan: Plan) {
+        self.system.next = Some(self.start(uid, launch, id, plan));
+        let event = self.event(LaunchEventKind::Called, uid, launch, id);
+        self.launches.called(&event, self.now, &mut self.system);
+    }
+
+    /// The kernel reports execve's call with a path that no app has.
+    pub fn call_unknown(&mut self, launch: u64) {
+        self.system.next = None;
+        let event = self.event(LaunchEventKind::Called, USER, launch, "/unknown");
+        self.launches.called(&event, self.now, &mut self.system);
+    }
+
+    /// The kernel reports execve's success as this app.
+    pub fn execute(&mut self, launch: u64, id: &str, plan: Plan) {
+        let uid = self.launches.app_of(launch).map_or(USER, |app| app.uid);
+        self.system.next = Some(self.start(uid, launch, id, plan));
+        let event = self.event(LaunchEventKind::Executed, uid, launch, id);
+        self.launches.executed(&event, &mut self.system);
+    }
+
+    fn start(&self, uid: u32, launch: u64, id: &str, plan: Plan) -> LaunchStart {
         let key = UserApp::new(uid, id);
-        if self.launches.follows(launch) {
-            return;
-        }
-        self.open_slot(launch);
-        if !self.launches.has_room_for(&key) {
-            let event = StateEvent::Cancelled;
-            return self.launches.end(launch, event, &mut self.system);
-        }
-        let start = LaunchStart {
+        LaunchStart {
             app: App {
                 uid,
                 path: id.as_bytes().to_vec(),
@@ -184,29 +230,25 @@ impl Scene {
             limits: LaunchLimits::default(),
             begun: self.now,
             began: UNIX_EPOCH + Duration::from_secs(1),
-        };
-        self.launches.begin(launch, start, &mut self.system);
+        }
     }
 
-    /// The kernel reports execve's call with a path that no app has.
-    pub fn call_unknown(&mut self, launch: u64) {
-        if self.launches.follows(launch) {
-            return;
+    /// The kernel side gives a launch that it does not follow yet a slot.
+    fn event(&mut self, kind: LaunchEventKind, uid: u32, launch: u64, path: &str) -> LaunchEvent {
+        if !self.launches.follows(launch) {
+            self.open_slot(launch);
         }
-        self.open_slot(launch);
-        let (pid, now) = (launch as u32 + 1000, self.now);
-        self.launches
-            .wait_for_exec(launch, pid, now, &mut self.system);
-    }
-
-    /// The kernel reports execve's success as this app.
-    pub fn execute(&mut self, launch: u64, id: &str, plan: Plan) {
-        match self.launches.app_of(launch) {
-            None => self.call(launch, id, plan),
-            Some(begun) if begun.id == id => {}
-            Some(_) => return self.end(launch, StateEvent::ExecutedAnother),
+        LaunchEvent {
+            time_ns: self.now.monotonic_ns,
+            kind,
+            launch,
+            pid: launch as u32 + 1000,
+            uid,
+            root: (0, 0),
+            mount_ns: 0,
+            path: path.into(),
+            arguments: Vec::new(),
         }
-        self.happened(launch, StateEvent::Executed);
     }
 
     pub fn happened(&mut self, launch: u64, event: StateEvent) {

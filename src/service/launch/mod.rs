@@ -19,12 +19,42 @@ use state::ThreadPhase;
 pub use state::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, step};
 pub use table::{FollowedLaunch, LaunchStart, Launches, TICK};
 
+use crate::kernel::LaunchEvent;
 use crate::model::{LaunchCounts, UserApp};
 use crate::process::TaskState;
+use crate::service::catalogue::FoundApp;
+
+/// What a launch begins with.
+#[derive(Clone, Copy)]
+pub enum Beginning {
+    /// A call of execve, from which on the kernel records it if a recorder is ready.
+    Execve,
+    /// An announcement. Nothing is recorded before that.
+    Announced,
+}
 
 /// The seam between the life of launches and the system: what launches need of it. The real side is
 /// [`crate::service::parts`]; the tests have another one, which needs no root, no kernel and no time.
 pub trait Outside {
+    /// The app that a call of execve would start, as far as its path tells.
+    fn called(&self, event: &LaunchEvent) -> Option<FoundApp>;
+
+    /// The app that was executed.
+    fn executed(&self, event: &LaunchEvent) -> Option<FoundApp>;
+
+    /// How a launch of this app by this process begins; `None`: it is left alone, since its app is not managed, or another
+    /// command of ours has started it.
+    fn prepare(
+        &mut self,
+        launch: u64,
+        pid: u32,
+        found: FoundApp,
+        beginning: Beginning,
+    ) -> Option<LaunchStart>;
+
+    /// A launch has begun, and the first requests for it are made.
+    fn begun(&mut self, launch: u64, is_recorded: bool);
+
     /// What was counted so far; `None` if the launch has no slot any more.
     fn counts(&self, launch: u64) -> Option<LaunchCounts>;
 

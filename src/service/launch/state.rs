@@ -22,7 +22,7 @@ pub enum LaunchStage {
     New,
     /// execve was called and has not succeeded.
     Called,
-    /// The same, and a recorder has it.
+    /// execve was called and has not succeeded, and a recorder has the launch.
     CallRecorded,
     /// The app runs and is recorded.
     Recording,
@@ -35,11 +35,11 @@ pub enum LaunchStage {
 /// The prefetch thread of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadPhase {
-    /// There is none.
+    /// The launch has no prefetch thread.
     None,
-    /// It reads ahead.
+    /// The thread reads ahead.
     Running,
-    /// It has ended.
+    /// The thread has ended.
     Ended,
 }
 

@@ -6,15 +6,18 @@ use std::iter;
 use std::time::{Duration, SystemTime};
 
 use super::pending_execs::{self, PendingExecs};
-use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
-use crate::kernel::LAUNCHES;
+use super::{
+    Beginning, LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step,
+};
+use crate::kernel::{LAUNCHES, LaunchEvent};
 use crate::model::{App, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
+use crate::service::cached_profile::RecordedProfile;
+use crate::service::catalogue::FoundApp;
 use crate::service::clock::epoch_s;
 use crate::service::history::{Kind, LaunchRecord};
 use crate::service::late_reads;
-use crate::service::parts::RecordedProfile;
 
 /// How often launches under way are looked at.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -107,6 +110,7 @@ impl Launches {
     }
 
     /// The app of a launch that is followed.
+    #[cfg(test)]
     pub fn app_of(&self, launch: u64) -> Option<&UserApp> {
         let followed = self.followed.get(&launch)?;
         Some(&followed.start.key)
@@ -114,7 +118,7 @@ impl Launches {
 
     /// Whether a launch of this app can be followed: an app that its user launches while a launch of it is under
     /// way is one job, and a user who launches many at once leaves room for others.
-    pub fn has_room_for(&self, key: &UserApp) -> bool {
+    fn has_room_for(&self, key: &UserApp) -> bool {
         let followed = || self.followed.values().map(|followed| &followed.start.key);
         self.followed.len() < MOST_FOLLOWED
             && followed().filter(|other| other.uid == key.uid).count() < MOST_OF_A_USER
@@ -128,21 +132,69 @@ impl Launches {
         }
     }
 
-    /// execve was called with a path that no app has.
-    pub fn wait_for_exec(
-        &mut self,
-        launch: u64,
-        pid: u32,
-        now: Clocks,
-        outside: &mut impl Outside,
-    ) {
-        if let Some(oldest) = self.pending.called(launch, pid, now.monotonic_ns) {
+    /// execve was called: the earliest moment to prefetch.
+    pub fn called(&mut self, event: &LaunchEvent, now: Clocks, outside: &mut impl Outside) {
+        let launch = event.launch;
+        if self.follows(launch) {
+            // It tries another directory of PATH; the app was not in the one before.
+            return;
+        }
+        if let Some(found) = outside.called(event) {
+            self.begin(launch, event.pid, found, Beginning::Execve, outside);
+        } else if let Some(oldest) = self.pending.called(launch, event.pid, now.monotonic_ns) {
             outside.close_slot(oldest);
         }
     }
 
-    /// execve was called for a launch whose app is known.
-    pub fn begin(&mut self, launch: u64, start: LaunchStart, outside: &mut impl Outside) {
+    /// execve has succeeded.
+    pub fn executed(&mut self, event: &LaunchEvent, outside: &mut impl Outside) {
+        let (launch, found) = (event.launch, outside.executed(event));
+        match (found, self.followed.get_mut(&launch)) {
+            (Some(found), Some(followed)) if found.key == followed.start.key => {
+                followed.start.app = found.app;
+            }
+            (Some(found), None) => {
+                self.begin(launch, event.pid, found, Beginning::Execve, outside);
+            }
+            (None, _) | (Some(_), Some(_)) => {
+                return self.end(launch, StateEvent::ExecutedAnother, outside);
+            }
+        }
+        self.happened(launch, StateEvent::Executed, outside);
+    }
+
+    /// A process that runs already says that it is this app.
+    pub fn announced(
+        &mut self,
+        launch: u64,
+        pid: u32,
+        found: FoundApp,
+        outside: &mut impl Outside,
+    ) {
+        self.begin(launch, pid, found, Beginning::Announced, outside);
+        self.happened(launch, StateEvent::Executed, outside);
+    }
+
+    /// Follows a launch from now on, if there is room for it and it is not to be left alone.
+    fn begin(
+        &mut self,
+        launch: u64,
+        pid: u32,
+        found: FoundApp,
+        beginning: Beginning,
+        outside: &mut impl Outside,
+    ) {
+        let has_room = self.has_room_for(&found.key);
+        let prepare = || outside.prepare(launch, pid, found, beginning);
+        let Some(start) = has_room.then(prepare).flatten() else {
+            return self.end(launch, StateEvent::Cancelled, outside);
+        };
+        let is_recorded = start.policy.is_recorded;
+        self.follow(launch, start, outside);
+        outside.begun(launch, is_recorded);
+    }
+
+    fn follow(&mut self, launch: u64, start: LaunchStart, outside: &mut impl Outside) {
         self.pending.remove(launch);
         let end = |limits| EndDetector::new(start.begun.monotonic_ns, start.begun, limits);
         let limits = start.limits;
@@ -167,14 +219,6 @@ impl Launches {
         };
         self.followed.insert(launch, followed);
         self.happened(launch, StateEvent::Called, outside);
-    }
-
-    /// execve has succeeded as the app that the launch began with; `app` has its executable.
-    pub fn executed(&mut self, launch: u64, app: App, outside: &mut impl Outside) {
-        if let Some(followed) = self.followed.get_mut(&launch) {
-            followed.start.app = app;
-        }
-        self.happened(launch, StateEvent::Executed, outside);
     }
 
     /// The recorder of a launch has ended; `event` and `note` say with what.

@@ -3,7 +3,7 @@ use std::sync::mpsc::channel;
 use super::*;
 use crate::learn::LearnSummary;
 use crate::model::Learned;
-use crate::policy::{LaunchFigures, PhaseRequest, TuningEnd, well_prefetched};
+use crate::policy::{PhaseRequest, TuningEnd, well_prefetched};
 use crate::profile::generate::sample;
 use crate::service::config::HistoryConfig;
 use crate::service::mailbox::{Inbox, mailbox};
@@ -27,7 +27,13 @@ fn one_app(dir: &std::path::Path) -> (ManagedApps, Inbox, Worker) {
     )
     .unwrap();
     let (registry, _) = Registry::load(dir).unwrap();
-    let loaded = ManagedApps::load(registry, &Rules::none(), store, worker.jobs.clone(), outbox);
+    let loaded = ManagedApps::load(
+        registry,
+        &Rules::none(),
+        store,
+        worker.jobs().clone(),
+        outbox,
+    );
     (loaded.unwrap().0, inbox, worker)
 }
 
@@ -56,7 +62,7 @@ fn a_managed_program_that_is_declared_a_launcher_is_managed_no_longer() {
     let records = Records::open(dir.path(), &HistoryConfig::default()).0;
     let worker = Worker::start(records, outbox.clone()).unwrap();
     let store = Store::create(dir.path()).unwrap();
-    let (rules, jobs) = (Rules::builtin(), worker.jobs.clone());
+    let (rules, jobs) = (Rules::builtin(), worker.jobs().clone());
     let (apps, _) = ManagedApps::load(registry, &rules, store, jobs, outbox).unwrap();
     let left: Vec<&str> = apps.registry.records.keys().map(|key| &*key.id).collect();
     assert_eq!(left, ["/usr/bin/env", "/usr/bin/gimp"]);
@@ -69,7 +75,7 @@ fn take_results(apps: &mut ManagedApps, inbox: &Inbox) {
     all_done.recv().unwrap();
     for message in inbox.take() {
         match message {
-            Message::Apps(apply) => drop(apply(apps)),
+            Message::Profile { app, news } => drop(apps.take_news(&app, news)),
             Message::Profiles { found, new, known } => {
                 apps.loaded_again(found, new, &known);
             }
@@ -207,22 +213,18 @@ fn steps_that_change_nothing_are_passed_over_though_the_profile_takes_in_what_th
     let tuning = |apps: &ManagedApps| apps.registry.records[&key()].managed.tuning().cloned();
     assert!(tuning(&apps).unwrap().wanted().is_some());
     // As the job that takes in what was missed.
-    apps.change_profile(
-        &key(),
-        Occasion::Launch,
-        |profile, _, store| {
-            let obsolete = profile.obsolete + 1;
-            let taken_in = Profile {
-                obsolete,
-                ..profile
-            };
-            CachedProfile::store(&taken_in, store).ok()
-        },
-        |apps, key, profile| {
-            apps.profiles.insert(key, profile);
-            None
-        },
-    );
+    apps.change_profile(&key(), Occasion::Launch, |profile, _, store| {
+        let obsolete = profile.obsolete + 1;
+        let taken_in = Profile {
+            obsolete,
+            ..profile
+        };
+        let stored = CachedProfile::store(&taken_in, store);
+        let noted = NotedReads { joined: 1, kept: 0 };
+        Some(ProfileChange::Extended(
+            stored.map(|stored| (stored, noted)),
+        ))
+    });
     // Data of 24 KiB: no shift beyond that changes anything.
     let rules = apps.rules;
     for _ in 0..=rules.max_shift / rules.shift_step {

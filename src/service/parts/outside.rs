@@ -1,23 +1,30 @@
-//! The real side of the seam: what launches need of the system.
+//! What is done for launches: what one begins with, and the real side of the seam, which carries their actions out.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use super::Parts;
+use super::{NOT_SHIELDED, Parts};
 use crate::drive::MemoryLimits;
+use crate::kernel::LaunchEvent;
 use crate::learn::{LiveJob, MissedReads};
-use crate::model::{LaunchCounts, UserApp};
-use crate::policy::{ColdLaunch, CompletionPage, LaunchFigures, Observation, Plan, Warmth};
+use crate::model::{App, LaunchCounts, LaunchLimits, UserApp};
+use crate::policy::{ColdLaunch, CompletionPage, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{Clocks, TaskState, thread_states};
+use crate::service::announce::AnnouncedLaunch;
+use crate::service::catalogue::FoundApp;
 use crate::service::control::ServiceSignal;
 use crate::service::history::LaunchRecord;
 use crate::service::late_reads::OverLaunch;
-use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
+use crate::service::launch::{
+    Beginning, FollowedLaunch, LaunchPolicy, LaunchStart, Outside, StateAction,
+};
 use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
+use crate::service::marks::Marks;
 use crate::service::message::Message;
 use crate::service::missed::{EndedLaunch, Missed, late_reads};
-use crate::service::registry::Added;
+use crate::service::registry::{Added, Record};
+use crate::service::warm_up::WarmUpEvent;
 use crate::service::watchlist::ProbationVerdict;
 
 /// Threads of a launch that are looked at: each look is a file of /proc.
@@ -31,7 +38,132 @@ const MUCH_RECORDED: &str = "launches of this user were recorded for two minutes
 const MUCH_READ: &str =
     "4 GiB were read ahead for launches of this user lately, and 1 GiB a minute comes back";
 
+impl Parts {
+    /// A process says that it is an app now. Its launch, and the app, if they are to be followed.
+    pub fn announced(&mut self, announced: &AnnouncedLaunch) -> Option<(u64, FoundApp)> {
+        let key = announced.user_app();
+        if !self.apps.registry.records.contains_key(&key) {
+            let name = announced.name.clone();
+            let record = Record::new(key.clone(), name, Added::Announced, Marks::default());
+            // Any user may announce any name.
+            if !self.manage_announced(record) {
+                tracing::debug!(app = key.id, uid = key.uid, "announced, and not managed");
+                // One warning for all names that a user may think of.
+                self.warn(format!(
+                    "apps that processes of user {} announce are not managed: there are too many \
+                     (automatic.max_apps)",
+                    key.uid
+                ));
+                return None;
+            }
+        }
+        match self.kernel.adopt(announced.pid, announced.uid) {
+            Ok(Some(launch)) => {
+                let app = App {
+                    uid: key.uid,
+                    path: key.id.clone().into_bytes(),
+                    ..App::default()
+                };
+                Some((launch, FoundApp { key, app }))
+            }
+            Ok(None) => {
+                self.warn("too many launches at once: one was left alone".to_owned());
+                None
+            }
+            // The process is gone.
+            Err(error) => {
+                tracing::debug!("{error}");
+                None
+            }
+        }
+    }
+
+    /// Plans the launch of an app, which is managed from now on if it has a .desktop entry. `None`: the
+    /// launch is left alone.
+    fn plan(&mut self, found: &FoundApp) -> Option<LaunchPolicy> {
+        let key = &found.key;
+        let record = self.apps.registry.records.get(key);
+        let mut learns = record.is_some_and(Record::is_to_learn);
+        if record.is_none() && !self.watchlist.is_on_probation(key) {
+            let named = self.apps.registry.named_for_all(key);
+            let record = named.or_else(|| self.watchlist.new_record(key))?;
+            learns = record.is_to_learn();
+            if !self.manage(record) {
+                return None;
+            }
+        }
+        let policy = self.apps.plan(key, self.config.prefetch.withhold);
+        if policy.plan == Plan::Learn && !learns {
+            // The profile of the app is lost.
+            self.refresh_watch();
+        }
+        Some(policy)
+    }
+
+    /// Manages an app that was announced; false if there are too many.
+    fn manage_announced(&mut self, record: Record) -> bool {
+        if !self.manage(record) {
+            return false;
+        }
+        // The app is learned if a recorder can be made ready in time, or else at its next launch.
+        self.refresh_watch();
+        true
+    }
+}
+
 impl Outside for Parts {
+    fn called(&self, event: &LaunchEvent) -> Option<FoundApp> {
+        self.catalogue.called(event)
+    }
+
+    fn executed(&self, event: &LaunchEvent) -> Option<FoundApp> {
+        self.catalogue.executed(event)
+    }
+
+    fn prepare(
+        &mut self,
+        launch: u64,
+        pid: u32,
+        found: FoundApp,
+        beginning: Beginning,
+    ) -> Option<LaunchStart> {
+        if self.own_commands.have_started(pid) {
+            return None;
+        }
+        let mut policy = self.plan(&found)?;
+        let is_recorded = match beginning {
+            Beginning::Execve => self.recorders.is_claimed(launch),
+            Beginning::Announced => self.recorders.is_ready(),
+        };
+        policy.is_recorded =
+            is_recorded && policy.plan == Plan::Learn && self.recorders.has_share(found.key.uid);
+        let limits = LaunchLimits::from(&self.config.launch);
+        let start = LaunchStart {
+            key: found.key,
+            app: found.app,
+            pid,
+            policy,
+            limits: match policy.plan {
+                Plan::Learn => limits.for_lesson(),
+                _ => limits,
+            },
+            begun: Clocks::now(),
+            began: SystemTime::now(),
+        };
+        // Before the first requests: the drive is the launch's.
+        self.warm_up(WarmUpEvent::Stopped);
+        Some(start)
+    }
+
+    fn begun(&mut self, launch: u64, is_recorded: bool) {
+        self.had_launches = true;
+        // Behind the first requests: a thread is started.
+        if !is_recorded {
+            self.give_recorder_up(launch);
+        }
+        self.probes.stop();
+    }
+
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         let counts = self.kernel.counts(launch)?;
         Some(LaunchCounts {
@@ -101,7 +233,9 @@ impl Outside for Parts {
             }
             StateAction::Shield => self.shield_launch(launch),
             StateAction::CloseSlot | StateAction::ListenOn => {
-                launch.was_shielded = self.end_shielding(number);
+                launch.was_shielded = self.shield.ends(number);
+                let news = self.shield.news();
+                news.into_iter().for_each(|news| self.warn(news));
                 self.note_own_reads(launch);
                 let listens = action == StateAction::ListenOn && self.listen_on(launch);
                 if !listens {
@@ -110,7 +244,7 @@ impl Outside for Parts {
             }
             StateAction::Judge => self.judge(launch),
             StateAction::RefreshWatch => self.refresh_watch(),
-            StateAction::Weigh => self.weigh(&launch.start.key, &launch.figures.counts),
+            StateAction::Weigh => self.judge_candidate(&launch.start.key, &launch.figures.counts),
             StateAction::WriteDown(kind) => {
                 let mut row = launch.row(kind);
                 row.saved_us = self.apps.saved_before(&launch.start.key, &row);
@@ -155,6 +289,20 @@ impl Parts {
         self.threads
             .started(LaunchTask::Prefetch, launch.number, app, until);
         Ok(())
+    }
+
+    /// Has writes kept out of the way of a launch.
+    fn shield_launch(&mut self, launch: &FollowedLaunch) {
+        let start = &launch.start;
+        let profile = self.apps.profiles.get(&start.key);
+        let learned = profile.map(|profile| profile.app.dev);
+        let located = || self.catalogue.located_device(&start.key.id);
+        let dev = [learned, Some(start.app.dev)].into_iter().flatten();
+        let dev = dev.chain(located()).find(|dev| *dev != 0).unwrap_or(0);
+        self.shield.begins(launch.number, start.key.uid, dev);
+        // Another process may have had the knobs when the service started.
+        let retried = self.shield.retry();
+        self.check(NOT_SHIELDED, retried);
     }
 
     fn start_recording(&mut self, launch: &FollowedLaunch, late: bool) -> Result<(), String> {
@@ -261,12 +409,12 @@ impl Parts {
         };
         let profile = self.apps.profiles.get(&over.key);
         // Where many jobs wait, these reads are left to later launches, which make them again.
-        let Some(profile) = profile.filter(|_| !reads.is_empty() && !self.worker.jobs.are_many())
+        let Some(profile) = profile.filter(|_| !reads.is_empty() && !self.worker.jobs().are_many())
         else {
             return;
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
-        self.worker.jobs.run(move || {
+        self.worker.jobs().run(move || {
             if let Some(missed) = late_reads(&packed, &over, reads) {
                 let app = over.key;
                 outbox.send(Message::ReadLate { app, missed });
@@ -316,24 +464,13 @@ impl Parts {
     /// Judges a launch, unless its profile has to be unpacked for that: see [`Parts::write_down`].
     fn judge(&mut self, launch: &FollowedLaunch) {
         if launch.own_reads.is_none() && launch.is_judged() {
-            self.observe_launch(&launch.start.key, &launch.figures);
+            self.apps.observe_launch(&launch.start.key, &launch.figures);
         }
         self.refresh_watch();
     }
 
-    fn observe_launch(&mut self, key: &UserApp, figures: &LaunchFigures) {
-        let profile = self.apps.profiles.get(key);
-        if let Some(history) = profile.map(|profile| profile.history.clone()) {
-            let observation = Observation::Launched {
-                history: &history,
-                figures,
-                rules: self.apps.rules,
-            };
-            self.apps.observe(key, &observation);
-        }
-    }
-
-    fn weigh(&mut self, key: &UserApp, counts: &LaunchCounts) {
+    /// Judges by a launch whether a program on probation is an app.
+    fn judge_candidate(&mut self, key: &UserApp, counts: &LaunchCounts) {
         if self.apps.registry.records.contains_key(key) {
             return;
         }
@@ -365,11 +502,11 @@ impl Parts {
         };
         let profile = self.apps.profiles.get(&ended.key);
         let reads = launch.own_reads.take().zip(profile);
-        let Some((reads, profile)) = reads.filter(|_| !self.worker.jobs.are_many()) else {
-            return self.enter(ended);
+        let Some((reads, profile)) = reads.filter(|_| !self.worker.jobs().are_many()) else {
+            return self.record_launch(ended);
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
-        self.worker.jobs.run(move || {
+        self.worker.jobs().run(move || {
             let missed = Missed::find(&packed, &ended, reads);
             let launch = Box::new(ended);
             outbox.send(Message::Missed { launch, missed });
@@ -380,19 +517,13 @@ impl Parts {
     pub fn judge_late(&mut self, mut launch: EndedLaunch, missed: Option<Missed>) {
         launch.figures.missed = missed.as_ref().map(|missed| missed.requests);
         if launch.is_judged {
-            self.observe_launch(&launch.key, &launch.figures);
+            self.apps.observe_launch(&launch.key, &launch.figures);
         }
         if let Some(missed) = missed {
             launch.row.own_reads = Some(missed.by_file);
-            let reads = MissedReads {
-                reads: missed.reads,
-                start_ns: launch.figures.counts.start_ns,
-                began: launch.began,
-                are_late: false,
-            };
-            self.take_in(&launch.key, reads);
+            self.take_in(&launch.key, missed.reads);
         }
-        self.enter(launch);
+        self.record_launch(launch);
         self.refresh_watch();
     }
 
@@ -407,7 +538,8 @@ impl Parts {
         self.apps.take_in(key, missed, most);
     }
 
-    fn enter(&mut self, launch: EndedLaunch) {
+    /// Writes a launch down that is judged, and tells the bus and the log.
+    fn record_launch(&mut self, launch: EndedLaunch) {
         let EndedLaunch {
             key, figures, row, ..
         } = launch;
@@ -431,6 +563,6 @@ impl Parts {
             "launch"
         );
         self.emit(ServiceSignal::Ended(row.clone()));
-        self.worker.jobs.add_launch(row);
+        self.worker.jobs().add_launch(row);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Parts;
 use crate::model::{PrefetchReport, UserApp};
@@ -49,6 +49,16 @@ impl Parts {
             for action in self.warm_up.step(event, now, &self.config.warm_up) {
                 events.extend(self.carry_out_warm_up(action, now));
             }
+        }
+    }
+
+    /// Goes on with reading ahead before launches, while none is under way.
+    pub fn go_on_warming_up(&mut self, now: Instant) {
+        if std::mem::take(&mut self.had_launches) {
+            self.warm_up(WarmUpEvent::Occasion(WarmUpOccasion::Ended));
+        }
+        if self.warm_up.until_due(now) == Some(Duration::ZERO) {
+            self.warm_up(WarmUpEvent::Due);
         }
     }
 
@@ -105,13 +115,13 @@ impl Parts {
     fn choose_likely(&mut self) -> Option<WarmUpEvent> {
         let (places, config) = (&self.places, self.config.warm_up);
         let (round, surroundings) = self.warm_up.begin_round(&places.sysfs, config);
-        let jobs = self.worker.jobs.clone();
+        let jobs = self.worker.jobs().clone();
         if jobs.are_many() || jobs.are_many_on_written() {
             return Some(WarmUpEvent::Disturbed);
         }
         let outbox = self.outbox.clone();
         // Batteries and files of users' sessions may let a reader wait; the history is the other thread's.
-        self.worker.jobs.run(move || {
+        self.worker.jobs().run(move || {
             let allowed = surroundings.allow().unwrap_or_else(|why| {
                 tracing::debug!("nothing is read before launches: {why}");
                 Allowed::default()
@@ -149,7 +159,7 @@ impl Parts {
         });
     }
 
-    /// Those of the likely apps that are worth reading ahead, the best first.
+    /// The likely apps that are worth reading ahead, the best first.
     fn worth_reading(&mut self, found: &LikelyApps) -> VecDeque<UserApp> {
         let (now_s, booted_s) = (now_s(), booted_s());
         let mut candidates = Vec::new();
@@ -275,8 +285,6 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;

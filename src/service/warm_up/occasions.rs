@@ -126,7 +126,7 @@ fn timer() -> io::Result<OwnedFd> {
 struct Changes {
     /// A file in it was replaced, written or removed.
     any: bool,
-    /// It is gone, and nothing is heard of another one in its place.
+    /// The directory is gone, and nothing is heard of another one in its place.
     is_gone: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::fs::virtual_file;
 /// writes its logs.
 const IO_PERCENT: u128 = 10;
 
-/// The same for memory.
+/// Most of the time, in percent, in which some task may wait for memory.
 const MEMORY_PERCENT: u128 = 1;
 
 /// How long tasks have waited so far.
