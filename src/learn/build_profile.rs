@@ -62,8 +62,8 @@ impl WatchedLaunch {
             return Err(NotLearned::failed(what));
         };
         if sequence.log.is_empty() {
-            let what =
-                "the launch read nothing from a supported file system (ext4, XFS, btrfs, EROFS)";
+            let what = "the launch read nothing from a supported file system (ext4, XFS, btrfs, EROFS, \
+                        squashfs)";
             let reasons = sequence.report.left_out_lines().join("; ");
             return Err(NotLearned::failed(match reasons.is_empty() {
                 true => what.to_owned(),

@@ -172,6 +172,18 @@ fn a_launch_from_compressed_erofs_is_learned_and_a_new_file_with_its_numbers_is_
     is_served_as_an_image("erofs", &same);
 }
 
+/// How snaps are made.
+const AS_SNAPS: [&str; 3] = ["-comp", "lzo", "-no-fragments"];
+
+/// Small files, which cat(1) reads with a buffer that reaches past their end.
+#[test]
+fn a_launch_from_squashfs_is_learned_and_prefetched_and_another_image_is_not_read_for_it() {
+    let Some(report) = is_served_as_an_image("squashfs", &AS_SNAPS) else {
+        return;
+    };
+    assert_eq!(report.metadata.pages, 0, "{report:?}");
+}
+
 /// Removes a data file that was learned and puts another in its place. XFS may give it the same inode number.
 fn replace(file: &Path) {
     fs::remove_file(file).unwrap();
