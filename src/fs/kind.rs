@@ -40,7 +40,7 @@ impl FsKind {
             FsKind::Erofs => {
                 "EROFS (pages, metadata that a launch was seen to read, and others by look-ups)"
             }
-            FsKind::Squashfs => "squashfs (pages, and metadata by look-ups)",
+            FsKind::Squashfs => "squashfs (blocks of its image, pages, and metadata by look-ups)",
         }
     }
 
@@ -62,6 +62,17 @@ impl FsKind {
             FsKind::Ext4 => 1,
             FsKind::Xfs | FsKind::Btrfs | FsKind::Erofs | FsKind::Squashfs => 8,
         }
+    }
+
+    /// Whether blocks of its image are read ahead before its pages, where the image is a file: reading pages ahead waits for
+    /// each block of theirs, and decompresses it.
+    pub fn reads_image(self) -> bool {
+        self == FsKind::Squashfs
+    }
+
+    /// Whether each use of a file's pages by read(2) is seen as it happens: squashfs hides those that reach past the file's end.
+    pub fn shows_reads(self) -> bool {
+        self != FsKind::Squashfs
     }
 
     /// Whether it is asked where its files lie on the device. btrfs would read extents of the whole device for that, which

@@ -11,6 +11,7 @@ pub mod handle;
 pub(crate) mod kept;
 pub mod kind;
 pub(crate) mod local_path;
+pub mod loop_image;
 mod mountinfo;
 pub mod mounts;
 pub(crate) mod namespace;

@@ -1,17 +1,21 @@
 //! Making a profile of what was traced of a launch.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::completion_page::{choose, completion_page, first_use, in_tables};
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 use crate::fs::present::{Presence, present_devices};
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
+use crate::learn::images::{UsedImages, used_images, with_image_reads};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
 use crate::model::{
-    App, DeviceParams, DriveCosts, Ended, GivenParams, Learned, Profile, Revision, Span,
+    Access, App, By, DeviceParams, DriveCosts, Ended, GivenParams, Learned, LogEntry, Place,
+    Profile, Revision, Span,
 };
 use crate::process::LaunchOver;
 use crate::schedule::{formula, main_device, schedule_for};
@@ -55,7 +59,8 @@ impl WatchedLaunch {
         let measured = measured.and_then(Result::ok).unwrap_or_default();
         let costs = |dev| costs_of(dev, &self.sysfs, mounts, &measured);
         let clock = Instant::now();
-        let sequence = self.sequence(trace, mounts, &costs, is_late);
+        let images = used_images(&trace.accesses, mounts);
+        let sequence = self.sequence(trace, mounts, &images, &costs, is_late);
         let resolving = clock.elapsed();
         let Some((sequence, learned_at)) = sequence else {
             let what = "finding the launch's files and paths on the drive took too long";
@@ -82,7 +87,8 @@ impl WatchedLaunch {
         let end_ns = end_of_launch(trace, self.over);
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
         let data_until = Duration::from_micros(sequence.data_until_us);
-        let found = completion_page(&sequence.log, duration, data_until);
+        let seen = seen_in_time(&sequence, &trace.accesses, &images);
+        let found = completion_page(&seen, duration, data_until);
         let completion = self.page_to_time_by(trace, &sequence, found, duration);
         let page_used_ns = completion
             .and_then(|page| first_use(&trace.accesses, &sequence.devices, &sequence.files, page));
@@ -180,6 +186,7 @@ impl WatchedLaunch {
         &self,
         trace: &Trace,
         mounts: &MountTable,
+        images: &UsedImages,
         costs: &dyn Fn(u64) -> DriveCosts,
         is_late: &dyn Fn() -> bool,
     ) -> Option<(Sequence, Vec<u64>)> {
@@ -199,8 +206,12 @@ impl WatchedLaunch {
             true => earlier.learned_at(created_s),
             false => vec![created_s],
         };
+        // An exact launch reads all that it needs.
+        let nothing = Earlier::default();
+        let of_images = if touches { &earlier } else { &nothing };
+        let accesses = with_image_reads(&trace.accesses, images, of_images);
         let observed = Observed {
-            accesses: &trace.accesses,
+            accesses: &accesses,
             paths: &trace.paths,
             namespaces: &trace.namespaces,
             start_ns: trace.start_ns,
@@ -218,6 +229,25 @@ impl WatchedLaunch {
         let since = self.started.duration_since(UNIX_EPOCH);
         since.map_or(0, |since| since.as_secs())
     }
+}
+
+/// The log without data whose use is not seen as it happens in later launches: blocks of images, and files that are read alone
+/// on file systems that hide reads.
+fn seen_in_time(sequence: &Sequence, accesses: &[Access], images: &UsedImages) -> Vec<LogEntry> {
+    let is_mapping = |access: &&Access| access.by == By::Tree && access.is_fault();
+    let mapped = accesses.iter().filter(is_mapping);
+    let mapped: HashSet<(u64, u64)> = mapped.map(|access| (access.dev, access.ino)).collect();
+    let is_seen = |entry: &&LogEntry| {
+        let Place::Data { file } = entry.span.place else {
+            return true;
+        };
+        let file = &sequence.files[file as usize];
+        let device = &sequence.devices[usize::from(file.device)];
+        let key = (device.dev, file.ino);
+        let shows_reads = FsKind::of(&device.fs).is_some_and(FsKind::shows_reads);
+        !images.contains_key(&key) && (shows_reads || mapped.contains(&key))
+    };
+    sequence.log.iter().filter(is_seen).copied().collect()
 }
 
 /// When the launch ended, CLOCK_MONOTONIC in nanoseconds: at its completion block, if it fell quiet. Reads in

@@ -134,6 +134,7 @@ mod tests {
             below: 0,
             mount: OpenMount { mount, fd },
             node: None,
+            image: None,
             readahead_limit: 0,
         }
     }

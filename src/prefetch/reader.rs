@@ -370,6 +370,7 @@ mod tests {
             below: 0,
             mount: MountTable::read().unwrap().open_root(proc_dev()).unwrap(),
             node: Some(File::open(&node).unwrap().into()),
+            image: None,
             readahead_limit: 1 << 20,
         };
         let mut profile = sample("/usr/bin/app");
