@@ -21,6 +21,7 @@ pub(crate) mod public_tree;
 pub mod residency;
 pub(crate) mod root_owned;
 pub(crate) mod safe_open;
+pub(crate) mod snap;
 pub mod support;
 pub(crate) mod uuid;
 pub(crate) mod virtual_file;

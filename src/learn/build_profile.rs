@@ -8,7 +8,8 @@ use super::completion_page::{choose, completion_page, first_use, in_tables};
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
-use crate::fs::present::{Presence, present_devices};
+use crate::fs::present::present_devices;
+use crate::fs::snap::is_outdated;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::images::{UsedImages, used_images, with_image_reads};
@@ -197,7 +198,10 @@ impl WatchedLaunch {
         let earlier = self.earlier.as_ref().filter(of_this_version);
         let earlier = earlier.map(|profile| {
             let present = present_devices(profile, mounts);
-            let devices = present.iter().map(Presence::dev).collect();
+            // Nothing of an old version is needed any more, although it is still there.
+            let is_current = |dev: &u64| !is_outdated(*dev, mounts);
+            let devices = present.iter().map(|it| it.dev().filter(is_current));
+            let devices = devices.collect();
             Earlier::new(profile, touches, devices)
         });
         let earlier = earlier.unwrap_or_default();

@@ -9,6 +9,7 @@ use crate::fs::loop_image::image_of;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::Presence;
 use crate::fs::safe_open;
+use crate::fs::snap::is_outdated;
 use crate::model::Skipped;
 
 /// A device of the profile, opened.
@@ -23,6 +24,8 @@ pub struct OpenDevice {
     pub node: Option<OwnedFd>,
     /// Device and inode number of the image that it is mounted from, if blocks of that are read ahead.
     pub image: Option<(u64, u64)>,
+    /// Whether an update has put another file system in its place: its files count as gone.
+    pub is_outdated: bool,
     /// Most bytes that one readahead(2) call reads; 0 if readahead is off.
     pub readahead_limit: u64,
 }
@@ -83,6 +86,7 @@ impl OpenDevice {
         Ok(OpenDevice {
             dev,
             below,
+            is_outdated: is_outdated(dev, mounts),
             mount,
             node: has_metadata.then(|| open_node(dev, mounts)).flatten(),
             image: reads_image.then(|| image_of(below, mounts)).flatten(),

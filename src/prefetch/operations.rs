@@ -135,6 +135,7 @@ mod tests {
             mount: OpenMount { mount, fd },
             node: None,
             image: None,
+            is_outdated: false,
             readahead_limit: 0,
         }
     }

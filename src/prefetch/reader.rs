@@ -371,6 +371,7 @@ mod tests {
             mount: MountTable::read().unwrap().open_root(proc_dev()).unwrap(),
             node: Some(File::open(&node).unwrap().into()),
             image: None,
+            is_outdated: false,
             readahead_limit: 1 << 20,
         };
         let mut profile = sample("/usr/bin/app");
