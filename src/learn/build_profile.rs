@@ -265,3 +265,58 @@ fn end_of_launch(trace: &Trace, over: LaunchOver) -> u64 {
     let last = trace.accesses.last();
     end_ns.unwrap_or(last.map_or(trace.start_ns, |access| access.time_ns))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Device, DriveClass, File, Source};
+
+    #[test]
+    fn launches_are_timed_neither_by_images_nor_by_what_is_read_alone_where_reads_are_hidden() {
+        let device = |dev, fs: &str| Device {
+            dev,
+            name: String::new(),
+            fs: fs.to_owned(),
+            fs_uuid: [0; 16],
+            class: DriveClass::CommandQueuing,
+        };
+        let file = |device, ino| File {
+            device,
+            ino,
+            generation: 0,
+            size: 4096,
+            mtime_ns: 0,
+            path: None,
+        };
+        let entry = |file, device| LogEntry {
+            span: Span::new(Place::Data { file }, 0..1),
+            device,
+            lba: 0,
+            time_us: 0,
+        };
+        let sequence = Sequence {
+            devices: vec![device(8, "ext4"), device(7, "squashfs")],
+            files: vec![file(0, 1), file(0, 2), file(1, 1), file(1, 2)],
+            log: vec![entry(0, 0), entry(1, 0), entry(2, 1), entry(3, 1)],
+            ..Sequence::default()
+        };
+        let mapped = Access {
+            time_ns: 1,
+            dev: 7,
+            ino: 2,
+            generation: 0,
+            start: 0,
+            len: 1,
+            source: Source::Fault,
+            by: By::Tree,
+        };
+        let read = Access {
+            ino: 1,
+            source: Source::Read,
+            ..mapped
+        };
+        let images = UsedImages::from([((8, 2), 0)]);
+        let seen = seen_in_time(&sequence, &[mapped, read], &images);
+        assert_eq!(seen, [entry(0, 0), entry(3, 1)]);
+    }
+}
