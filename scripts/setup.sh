@@ -21,7 +21,7 @@ PIUPARTS_PACKAGES=(piuparts)
 ARM64_PACKAGES=(gcc-aarch64-linux-gnu libc6-dev:arm64 libelf-dev:arm64 zlib1g-dev:arm64 libext2fs2:arm64 comerr-dev:arm64
     qemu-user-static)
 ARM64_TARGET=aarch64-unknown-linux-gnu
-TEST_PACKAGES=(rpmlint lintian appstream desktop-file-utils e2fsprogs xfsprogs btrfs-progs erofs-utils mount util-linux bubblewrap dbus-daemon python3 shellcheck)
+TEST_PACKAGES=(rpmlint lintian appstream desktop-file-utils e2fsprogs xfsprogs btrfs-progs erofs-utils squashfs-tools mount util-linux bubblewrap dbus-daemon python3 shellcheck)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
 LAB_PACKAGES=(e2fsprogs mount util-linux mmdebstrap xvfb fio)

@@ -145,9 +145,18 @@ fn app_looked_up(line: &str) -> String {
     let look_up = |name: &OsStr| {
         let known = words("gimp python3 env nice").contains(&name.to_owned());
         let path = Path::new("/usr/bin").join(name);
-        (known || path.starts_with("/opt/bin")).then_some(path)
+        let is_there = |directory: &&str| path.starts_with(directory);
+        let directories = ["/opt/bin", "/snap/bin"];
+        (known || directories.iter().any(is_there)).then_some(path)
     };
     shown(RULES.identify_with(&file, &argv, Path::new("/wd"), &look_up))
+}
+
+#[test]
+fn the_entry_of_a_snap_starts_the_snap() {
+    let entry = "env BAMF_DESKTOP_FILE_HINT=/var/lib/snapd/desktop/applications/firefox_firefox.desktop \
+                 /snap/bin/firefox https://x";
+    assert_eq!(app_looked_up(entry), "snap:firefox");
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
             found
                 .supported()
                 .ok_or_else(|| left_out.clone().unwrap_or_else(|| NONE_FOUND.to_owned())),
-            "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2), XFS, btrfs or EROFS",
+            "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2), XFS, btrfs, EROFS or squashfs",
         ),
         AbilityCheck::useful(
             "other file systems",

@@ -61,6 +61,10 @@ impl InodeHandle {
                 let [third, fourth] = halves(subvolume(mount.fd.as_fd())?);
                 (FILEID_BTRFS, &[first, second, third, fourth, generation])
             }
+            Some(FsKind::Squashfs) => {
+                let ino = short.map_err(|_| Errno::OVERFLOW)?;
+                (FILEID_INO32_GEN, &[ino, 0])
+            }
             Some(FsKind::Erofs) => match InodeHandle::kind_of(mount.fd.as_fd())? {
                 FILEID_INO64_GEN => (FILEID_INO64_GEN, &[(ino >> 32) as u32, ino as u32, 0]),
                 kind => (kind, &[short.map_err(|_| Errno::OVERFLOW)?, 0]),

@@ -14,6 +14,8 @@ pub enum FsKind {
     Btrfs,
     /// EROFS, an image that nobody writes, compressed or not.
     Erofs,
+    /// squashfs, a compressed image that nobody writes, such as a snap.
+    Squashfs,
 }
 
 impl FsKind {
@@ -24,6 +26,7 @@ impl FsKind {
             "xfs" => Some(FsKind::Xfs),
             "btrfs" => Some(FsKind::Btrfs),
             "erofs" => Some(FsKind::Erofs),
+            "squashfs" => Some(FsKind::Squashfs),
             _ => None,
         }
     }
@@ -37,6 +40,7 @@ impl FsKind {
             FsKind::Erofs => {
                 "EROFS (pages, metadata that a launch was seen to read, and others by look-ups)"
             }
+            FsKind::Squashfs => "squashfs (blocks of its image, pages, and metadata by look-ups)",
         }
     }
 
@@ -52,12 +56,23 @@ impl FsKind {
     }
 
     /// By how many threads pages are read ahead at most. readahead(2) itself may wait for the drive: on btrfs for checksums, on
-    /// all but ext4 for the extents of each file. Then one thread leaves the drive idle between its calls.
+    /// squashfs always, on all but ext4 for the extents of each file. Then one thread leaves the drive idle between its calls.
     pub fn page_threads(self) -> usize {
         match self {
             FsKind::Ext4 => 1,
-            FsKind::Xfs | FsKind::Btrfs | FsKind::Erofs => 8,
+            FsKind::Xfs | FsKind::Btrfs | FsKind::Erofs | FsKind::Squashfs => 8,
         }
+    }
+
+    /// Whether blocks of its image are read ahead before its pages, where the image is a file: reading pages ahead waits for
+    /// each block of theirs, and decompresses it.
+    pub fn reads_image(self) -> bool {
+        self == FsKind::Squashfs
+    }
+
+    /// Whether each use of a file's pages by read(2) is seen as it happens: squashfs hides those that reach past the file's end.
+    pub fn shows_reads(self) -> bool {
+        self != FsKind::Squashfs
     }
 
     /// Whether it is asked where its files lie on the device. btrfs would read extents of the whole device for that, which
@@ -69,7 +84,7 @@ impl FsKind {
 
     /// Whether it is written, so that an inode number is given to one file after the other, which generations tell apart.
     pub fn has_generations(self) -> bool {
-        self != FsKind::Erofs
+        !matches!(self, FsKind::Erofs | FsKind::Squashfs)
     }
 
     /// Whether a file of a profile is opened by its path, if that leads to it, rather than by its inode number: that reads

@@ -273,7 +273,7 @@ impl MountTable {
         match kind {
             FsKind::Ext4 | FsKind::Btrfs => Some(fstatvfs(root).ok()?.f_fsid),
             // statfs(2) tells the number of its device, or may do so.
-            FsKind::Xfs | FsKind::Erofs => Some(fs_id(
+            FsKind::Xfs | FsKind::Erofs | FsKind::Squashfs => Some(fs_id(
                 kind,
                 &fs_uuid(open_reached(&root).ok()?.as_fd()).ok()?,
             )),

@@ -56,8 +56,7 @@ impl Support {
     /// that paths have to be walked through it even if its own files are left out.
     pub fn can_be_walked(fs_type: &str) -> bool {
         let kind = Support::of(fs_type);
-        matches!(kind, Support::Served(_) | Support::Memory)
-            || matches!(fs_type, "squashfs" | "f2fs")
+        matches!(kind, Support::Served(_) | Support::Memory) || fs_type == "f2fs"
     }
 
     /// Why files of such file systems are left out, as a phrase that follows the type's name; `None` if they
@@ -93,7 +92,8 @@ mod tests {
             ("nfs4", Support::Network, false),
             ("fuse.sshfs", Support::Fuse, false),
             ("overlay", Support::Stacked, false),
-            ("squashfs", Support::NotYet, true),
+            ("squashfs", Support::Served(FsKind::Squashfs), true),
+            ("f2fs", Support::NotYet, true),
             ("erofs", Support::Served(FsKind::Erofs), true),
             ("btrfs", Support::Served(FsKind::Btrfs), true),
             ("zfs", Support::NotYet, false),

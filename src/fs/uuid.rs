@@ -12,7 +12,9 @@ use super::kind::FsKind;
 pub fn fs_id(kind: FsKind, uuid: &[u8; 16]) -> u64 {
     let whole = u128::from_le_bytes(*uuid);
     match kind {
-        FsKind::Ext4 | FsKind::Xfs | FsKind::Erofs => whole as u64 ^ (whole >> 64) as u64,
+        FsKind::Ext4 | FsKind::Xfs | FsKind::Erofs | FsKind::Squashfs => {
+            whole as u64 ^ (whole >> 64) as u64
+        }
         FsKind::Btrfs => {
             let half = whole.swap_bytes() as u64 ^ (whole.swap_bytes() >> 64) as u64;
             half.rotate_left(32)
@@ -40,8 +42,8 @@ const BTRFS_IOC_INO_LOOKUP: libc::Ioctl = 0xd000_9412_u32 as libc::Ioctl;
 /// `BTRFS_FIRST_FREE_OBJECTID`: the inode number of a subvolume's root directory.
 pub const SUBVOLUME_ROOT: u64 = 256;
 
-/// What statfs(2) calls an EROFS, an image that nobody writes.
-const EROFS_SUPER_MAGIC_V1: i64 = 0xe0f5_e1e2;
+/// `EROFS_SUPER_MAGIC_V1` and `SQUASHFS_MAGIC`: what statfs(2) calls images that nobody writes.
+const IMAGES: [i64; 2] = [0xe0f5_e1e2, 0x7371_7368];
 
 /// ext4's `struct fsuuid`.
 #[repr(C)]
@@ -122,7 +124,7 @@ fn image_id(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
 pub fn fs_uuid(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
     let found = uuid_of(root);
     let is_known = found.as_ref().is_ok_and(|uuid| *uuid != [0; 16]);
-    match is_known || fstatfs(root)?.f_type != EROFS_SUPER_MAGIC_V1 {
+    match is_known || !IMAGES.contains(&fstatfs(root)?.f_type) {
         true => found,
         false => image_id(root),
     }

@@ -1,11 +1,11 @@
-//! Which system calls look up paths, and in which of their arguments.
+//! Which system calls look up paths, and in which of their arguments; and which read files.
 
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::abilities::TraceError;
 use super::skel::types::{pf_rule, pf_syscall};
 
-/// A row of the table: the call's number, and how it takes its paths.
+/// A row of the table: the call's number, and how it takes its paths or which file it reads.
 type Row = (libc::c_long, pf_syscall);
 
 /// Arguments count from 1; 0 is none.
@@ -50,6 +50,11 @@ fn common() -> Vec<Row> {
         call(libc::SYS_getdents64, rule::PF_LIST, 0, 0, 0),
         call(libc::SYS_connect, rule::PF_SOCKET, 0, 0, 0),
         call(libc::SYS_bind, rule::PF_SOCKET, 0, 0, 0),
+        call(libc::SYS_read, rule::PF_READ_ON, 0, 0, 0),
+        call(libc::SYS_readv, rule::PF_READ_ON, 0, 0, 0),
+        call(libc::SYS_pread64, rule::PF_READ_AT, 0, 0, 0),
+        call(libc::SYS_preadv, rule::PF_READ_AT, 0, 0, 0),
+        call(libc::SYS_preadv2, rule::PF_READ_AT, 0, 0, 0),
         call(libc::SYS_inotify_add_watch, follow, 0, 2, 0),
         call(libc::SYS_name_to_handle_at, rule::PF_LINK_FLAGS, 1, 2, 5),
         call(libc::SYS_getxattr, follow, 0, 1, 0),
@@ -151,7 +156,12 @@ mod tests {
             assert!(seen.insert(number), "{number} twice");
             let arguments = [how.path, how.dirfd, how.flags, how.path_2, how.dirfd_2];
             assert!(arguments.iter().all(|&argument| argument <= 5), "{number}");
-            let whole = [pf_rule::PF_LIST, pf_rule::PF_SOCKET];
+            let whole = [
+                pf_rule::PF_LIST,
+                pf_rule::PF_SOCKET,
+                pf_rule::PF_READ_ON,
+                pf_rule::PF_READ_AT,
+            ];
             let takes_none = whole.iter().any(|rule| u32::from(how.rule) == rule.0);
             assert_eq!(how.path == 0, takes_none, "{number}");
         }

@@ -1,17 +1,22 @@
 //! Making a profile of what was traced of a launch.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::completion_page::{choose, completion_page, first_use, in_tables};
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
-use crate::fs::present::{Presence, present_devices};
+use crate::fs::present::present_devices;
+use crate::fs::snap::is_outdated;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
+use crate::learn::images::{UsedImages, used_images, with_image_reads};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
 use crate::model::{
-    App, DeviceParams, DriveCosts, Ended, GivenParams, Learned, Profile, Revision, Span,
+    Access, App, By, DeviceParams, DriveCosts, Ended, GivenParams, Learned, LogEntry, Place,
+    Profile, Revision, Span,
 };
 use crate::process::LaunchOver;
 use crate::schedule::{formula, main_device, schedule_for};
@@ -55,15 +60,16 @@ impl WatchedLaunch {
         let measured = measured.and_then(Result::ok).unwrap_or_default();
         let costs = |dev| costs_of(dev, &self.sysfs, mounts, &measured);
         let clock = Instant::now();
-        let sequence = self.sequence(trace, mounts, &costs, is_late);
+        let images = used_images(&trace.accesses, mounts);
+        let sequence = self.sequence(trace, mounts, &images, &costs, is_late);
         let resolving = clock.elapsed();
         let Some((sequence, learned_at)) = sequence else {
             let what = "finding the launch's files and paths on the drive took too long";
             return Err(NotLearned::failed(what));
         };
         if sequence.log.is_empty() {
-            let what =
-                "the launch read nothing from a supported file system (ext4, XFS, btrfs, EROFS)";
+            let what = "the launch read nothing from a supported file system (ext4, XFS, btrfs, EROFS, \
+                        squashfs)";
             let reasons = sequence.report.left_out_lines().join("; ");
             return Err(NotLearned::failed(match reasons.is_empty() {
                 true => what.to_owned(),
@@ -82,7 +88,8 @@ impl WatchedLaunch {
         let end_ns = end_of_launch(trace, self.over);
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
         let data_until = Duration::from_micros(sequence.data_until_us);
-        let found = completion_page(&sequence.log, duration, data_until);
+        let seen = seen_in_time(&sequence, &trace.accesses, &images);
+        let found = completion_page(&seen, duration, data_until);
         let completion = self.page_to_time_by(trace, &sequence, found, duration);
         let page_used_ns = completion
             .and_then(|page| first_use(&trace.accesses, &sequence.devices, &sequence.files, page));
@@ -180,6 +187,7 @@ impl WatchedLaunch {
         &self,
         trace: &Trace,
         mounts: &MountTable,
+        images: &UsedImages,
         costs: &dyn Fn(u64) -> DriveCosts,
         is_late: &dyn Fn() -> bool,
     ) -> Option<(Sequence, Vec<u64>)> {
@@ -190,7 +198,10 @@ impl WatchedLaunch {
         let earlier = self.earlier.as_ref().filter(of_this_version);
         let earlier = earlier.map(|profile| {
             let present = present_devices(profile, mounts);
-            let devices = present.iter().map(Presence::dev).collect();
+            // Nothing of an old version is needed any more, although it is still there.
+            let is_current = |dev: &u64| !is_outdated(*dev, mounts);
+            let devices = present.iter().map(|it| it.dev().filter(is_current));
+            let devices = devices.collect();
             Earlier::new(profile, touches, devices)
         });
         let earlier = earlier.unwrap_or_default();
@@ -199,8 +210,12 @@ impl WatchedLaunch {
             true => earlier.learned_at(created_s),
             false => vec![created_s],
         };
+        // An exact launch reads all that it needs.
+        let nothing = Earlier::default();
+        let of_images = if touches { &earlier } else { &nothing };
+        let accesses = with_image_reads(&trace.accesses, images, of_images);
         let observed = Observed {
-            accesses: &trace.accesses,
+            accesses: &accesses,
             paths: &trace.paths,
             namespaces: &trace.namespaces,
             start_ns: trace.start_ns,
@@ -220,6 +235,25 @@ impl WatchedLaunch {
     }
 }
 
+/// The log without data whose use is not seen as it happens in later launches: blocks of images, and files that are read alone
+/// on file systems that hide reads.
+fn seen_in_time(sequence: &Sequence, accesses: &[Access], images: &UsedImages) -> Vec<LogEntry> {
+    let is_mapping = |access: &&Access| access.by == By::Tree && access.is_fault();
+    let mapped = accesses.iter().filter(is_mapping);
+    let mapped: HashSet<(u64, u64)> = mapped.map(|access| (access.dev, access.ino)).collect();
+    let is_seen = |entry: &&LogEntry| {
+        let Place::Data { file } = entry.span.place else {
+            return true;
+        };
+        let file = &sequence.files[file as usize];
+        let device = &sequence.devices[usize::from(file.device)];
+        let key = (device.dev, file.ino);
+        let shows_reads = FsKind::of(&device.fs).is_some_and(FsKind::shows_reads);
+        !images.contains_key(&key) && (shows_reads || mapped.contains(&key))
+    };
+    sequence.log.iter().filter(is_seen).copied().collect()
+}
+
 /// When the launch ended, CLOCK_MONOTONIC in nanoseconds: at its completion block, if it fell quiet. Reads in
 /// the quiet window after that are learned all the same.
 fn end_of_launch(trace: &Trace, over: LaunchOver) -> u64 {
@@ -230,4 +264,59 @@ fn end_of_launch(trace: &Trace, over: LaunchOver) -> u64 {
     };
     let last = trace.accesses.last();
     end_ns.unwrap_or(last.map_or(trace.start_ns, |access| access.time_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Device, DriveClass, File, Source};
+
+    #[test]
+    fn launches_are_timed_neither_by_images_nor_by_what_is_read_alone_where_reads_are_hidden() {
+        let device = |dev, fs: &str| Device {
+            dev,
+            name: String::new(),
+            fs: fs.to_owned(),
+            fs_uuid: [0; 16],
+            class: DriveClass::CommandQueuing,
+        };
+        let file = |device, ino| File {
+            device,
+            ino,
+            generation: 0,
+            size: 4096,
+            mtime_ns: 0,
+            path: None,
+        };
+        let entry = |file, device| LogEntry {
+            span: Span::new(Place::Data { file }, 0..1),
+            device,
+            lba: 0,
+            time_us: 0,
+        };
+        let sequence = Sequence {
+            devices: vec![device(8, "ext4"), device(7, "squashfs")],
+            files: vec![file(0, 1), file(0, 2), file(1, 1), file(1, 2)],
+            log: vec![entry(0, 0), entry(1, 0), entry(2, 1), entry(3, 1)],
+            ..Sequence::default()
+        };
+        let mapped = Access {
+            time_ns: 1,
+            dev: 7,
+            ino: 2,
+            generation: 0,
+            start: 0,
+            len: 1,
+            source: Source::Fault,
+            by: By::Tree,
+        };
+        let read = Access {
+            ino: 1,
+            source: Source::Read,
+            ..mapped
+        };
+        let images = UsedImages::from([((8, 2), 0)]);
+        let seen = seen_in_time(&sequence, &[mapped, read], &images);
+        assert_eq!(seen, [entry(0, 0), entry(3, 1)]);
+    }
 }

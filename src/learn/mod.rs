@@ -9,6 +9,7 @@ mod export;
 mod fault_around;
 mod file_metadata;
 mod follow;
+mod images;
 mod import;
 mod live;
 mod lookups;

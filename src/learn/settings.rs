@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::fault_around::one_page;
 use crate::drive::{Elevators, KnobError, Knobs, Sysfs, checkpoint_journal, page_out_mapped};
 use crate::fs::blockdev;
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::support::Support;
 use crate::model::Learned;
@@ -125,7 +126,10 @@ impl LearningSettings {
         let off = |knob| (knob, "0".to_owned());
         let mut wanted: Vec<(PathBuf, String)> = Vec::new();
         let mut slowed = BTreeSet::new();
-        let below = devices.iter().map(|&dev| blockdev::below(dev, mounts));
+        // squashfs reads whole blocks, whatever its readahead is.
+        let is_of_blocks = |dev: u64| mounts.kind(dev).is_some_and(FsKind::reads_image);
+        let below = devices.iter().filter(|&&dev| !is_of_blocks(dev));
+        let below = below.map(|&dev| blockdev::below(dev, mounts));
         let below: BTreeSet<u64> = below.filter(|_| learned != Learned::Live).collect();
         for dev in below {
             wanted.extend(sysfs.inode_readahead_knob(dev).map(off));

@@ -19,13 +19,25 @@ const MAX_MISSES: usize = 3;
 ///
 /// Metadata is sampled first: looking it up in the buffer cache never waits for the drive, whereas opening
 /// a file does if its inode is not cached. Entries whose file or device is gone do not count. Nor is it known of a launch
-/// whose files another program keeps from being opened.
+/// whose files another program keeps from being opened. Images do not count either: once the pages inside are cached, nobody
+/// needs their blocks, which leave the cache first.
 pub fn is_warm(
     profile: &Profile,
     devices: &[Result<OpenDevice, Skipped>],
     files: &Files<'_>,
 ) -> bool {
+    let opened = devices.iter().flatten();
+    let images: Vec<_> = opened.filter_map(|device| device.image).collect();
+    let is_image = |span: &&Span| match span.place {
+        Place::Data { file } => {
+            let file = &profile.files[file as usize];
+            let device = devices[usize::from(file.device)].as_ref();
+            device.is_ok_and(|device| images.contains(&(device.dev, file.ino)))
+        }
+        Place::Metadata { .. } => false,
+    };
     let spans = profile.entries.iter().map(|entry| &entry.span);
+    let spans = spans.filter(|span| !is_image(span));
     let (metadata, data): (Vec<&Span>, Vec<&Span>) =
         spans.partition(|span| span.place.is_metadata());
     let (mut hits, mut misses) = (0, 0);

@@ -5,9 +5,11 @@ use std::os::fd::OwnedFd;
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::kind::FsKind;
+use crate::fs::loop_image::image_of;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::Presence;
 use crate::fs::safe_open;
+use crate::fs::snap::is_outdated;
 use crate::model::Skipped;
 
 /// A device of the profile, opened.
@@ -20,6 +22,10 @@ pub struct OpenDevice {
     pub mount: OpenMount,
     /// The block device's node, for metadata; `None` where it cannot be opened, or none are prefetched.
     pub node: Option<OwnedFd>,
+    /// Device and inode number of the image that it is mounted from, if blocks of that are read ahead.
+    pub image: Option<(u64, u64)>,
+    /// Whether an update has put another file system in its place: its files count as gone.
+    pub is_outdated: bool,
     /// Most bytes that one readahead(2) call reads; 0 if readahead is off.
     pub readahead_limit: u64,
 }
@@ -76,11 +82,14 @@ impl OpenDevice {
         let writes = drive.and_then(|drive| sysfs.write_counters(drive));
         let is_written = writes.is_some_and(|writes| writes.in_flight > 0);
         let has_metadata = mount.mount.kind().is_some_and(FsKind::has_metadata);
+        let reads_image = mount.mount.kind().is_some_and(FsKind::reads_image);
         Ok(OpenDevice {
             dev,
             below,
+            is_outdated: is_outdated(dev, mounts),
             mount,
             node: has_metadata.then(|| open_node(dev, mounts)).flatten(),
+            image: reads_image.then(|| image_of(below, mounts)).flatten(),
             readahead_limit: match is_written {
                 true => limit.min(BESIDE_WRITER),
                 false => limit,

@@ -191,5 +191,8 @@ impl<'a> Files<'a> {
 
 /// Opens the inode that was learned as a regular file: no other gets the same number and generation.
 fn open(file: &File, device: &OpenDevice) -> io::Result<CachedFile> {
+    if device.is_outdated {
+        return Err(Errno::STALE.into());
+    }
     open_known_file(&device.mount, file)
 }

@@ -134,6 +134,8 @@ mod tests {
             below: 0,
             mount: OpenMount { mount, fd },
             node: None,
+            image: None,
+            is_outdated: false,
             readahead_limit: 0,
         }
     }

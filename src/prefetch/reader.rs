@@ -370,6 +370,8 @@ mod tests {
             below: 0,
             mount: MountTable::read().unwrap().open_root(proc_dev()).unwrap(),
             node: Some(File::open(&node).unwrap().into()),
+            image: None,
+            is_outdated: false,
             readahead_limit: 1 << 20,
         };
         let mut profile = sample("/usr/bin/app");

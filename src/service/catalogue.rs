@@ -11,7 +11,7 @@ use super::registry::Record;
 use super::roots::{Inode, Roots, below, executed, inode};
 use crate::apps::Rules;
 use crate::kernel::LaunchEvent;
-use crate::model::{App, Identity, UserApp};
+use crate::model::{App, Identity, Key, UserApp};
 
 /// An app that is being launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,23 @@ impl Catalogue {
         }
         let root = self.roots.of_event(event)?;
         let file = below(root.as_deref(), path);
-        found(self.paths.get(file.as_os_str())?, event.uid, root, None)
+        match self.paths.get(file.as_os_str()) {
+            Some(id) => found(id, event.uid, root, None),
+            None => self.launched_by_path(path, event.uid, root.as_deref()),
+        }
+    }
+
+    /// The app that a launcher starts when it is executed by this path: some have a directory with a name for each of their
+    /// apps.
+    fn launched_by_path(&self, path: &Path, uid: u32, root: Option<&Path>) -> Option<FoundApp> {
+        let identity = self.rules.identify(path, &[], Path::new("/"));
+        if !matches!(identity.key, Key::Name(_)) {
+            return None;
+        }
+        let app = identity.app(uid, root);
+        let key = app.user_app()?;
+        let is_it = self.launched.contains(&key.id);
+        is_it.then_some(FoundApp { key, app })
     }
 
     /// The app that was executed. If its process has ended already, only its path can tell. Of the process, links in
@@ -235,7 +251,6 @@ mod tests {
     use super::*;
     use crate::fs::mounts::MountTable;
     use crate::kernel::LaunchEventKind;
-    use crate::model::Key;
     use crate::service::located_executables::LocatedExecutable;
     use crate::service::marks::Marks;
     use crate::service::registry::Added;
@@ -376,6 +391,25 @@ mod tests {
         assert_eq!(itself.key.id, "/opt/a.py", "it is executed itself");
         assert_eq!(executed(&["python3", "/opt/b.py"]), None);
         assert_eq!(executed(&[]), None, "they could not be read");
+    }
+
+    #[test]
+    fn a_call_by_a_path_in_a_launchers_directory_is_recognised_by_its_name() {
+        let identity = Identity {
+            key: Key::Name("snap:x".into()),
+            program: "/snap/bin/x".into(),
+            distinct: true,
+        };
+        let snap = identity.app(USER, None);
+        let catalogue = catalogue(std::slice::from_ref(&snap));
+        let called = |path| {
+            let found = catalogue.called(&event(path, ROOT, 7));
+            found.map(|found| found.app)
+        };
+        assert_eq!(called("/snap/bin/x"), Some(snap));
+        for path in ["/snap/bin/y", "/usr/bin/x", "/usr/bin/snap"] {
+            assert_eq!(called(path), None, "{path}");
+        }
     }
 
     #[test]

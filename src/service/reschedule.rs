@@ -18,9 +18,11 @@ use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::fiemap::{extents, pieces, place_by_file};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::kind::FsKind;
+use crate::fs::loop_image::image_of;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::{Presence, present_devices, probable_device};
 use crate::fs::safe_open;
+use crate::fs::snap::is_outdated;
 use crate::learn::{FileMetadata, MissedReads, NotedReads};
 use crate::model::{
     Device, DeviceParams, DriveCosts, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile,
@@ -278,6 +280,10 @@ struct ProfileMounts<'a> {
     files: &'a [File],
     /// In the order of the profile's devices; `None` for those that are not mounted, or not known among several.
     mounts: Vec<Option<OpenMount>>,
+    /// Devices (`st_dev`) of snaps that are outdated.
+    outdated: Vec<u64>,
+    /// Device and inode numbers of their images.
+    outdated_images: Vec<(u64, u64)>,
 }
 
 impl<'a> ProfileMounts<'a> {
@@ -285,7 +291,11 @@ impl<'a> ProfileMounts<'a> {
         let table =
             MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
         let open = |presence: &Presence| table.open_root(presence.dev()?).ok();
+        let outdated = table.served_devices(|mount| is_outdated(mount.dev, &table));
+        let images = outdated.iter().filter_map(|&dev| image_of(dev, &table));
         Ok(ProfileMounts {
+            outdated_images: images.collect(),
+            outdated,
             uid: profile.app.uid,
             files: &profile.files,
             mounts: present_devices(profile, &table).iter().map(open).collect(),
@@ -337,6 +347,10 @@ impl<'a> ProfileMounts<'a> {
         let Some(mount) = self.mount(file).filter(|mount| mount.mount.root == b"/") else {
             return Finding::Away;
         };
+        let dev = mount.mount.dev;
+        if self.outdated.contains(&dev) || self.outdated_images.contains(&(dev, file.ino)) {
+            return Finding::Gone;
+        }
         if let Some(stat) = find(file, mount) {
             let size = stat.st_size as u64;
             let pages = size.div_ceil(PAGE_SIZE);

@@ -176,9 +176,13 @@ impl Watchlist {
             let own = id
                 .strip_prefix('/')
                 .and_then(|path| path.rsplit('/').next());
-            let (own, launchers): (Vec<String>, _) = match marks.argument {
+            let (own, launchers): (Vec<String>, _) = match &marks.argument {
                 None => (marks.names.clone(), &marks.interpreters),
-                Some(_) => (own.map(str::to_owned).into_iter().collect(), &marks.names),
+                // A launcher may have a directory with a link of each app's name: the name alone tells the app.
+                Some(argument) => {
+                    let own = own.or_else(|| marks.names.contains(argument).then_some(argument));
+                    (own.map(str::to_owned).into_iter().collect(), &marks.names)
+                }
             };
             let own = catalogue.names_of(id, &own).into_iter();
             let own = own.map(|name| (name, WatchedName::App { recorded }));
@@ -549,5 +553,25 @@ mod tests {
             apps.arguments,
             given.map(|text| (watched(USER, text), true)).into()
         );
+    }
+    /// As `/snap/bin/x` is, beside `snap run x`.
+    #[test]
+    fn a_launchers_link_with_the_name_of_the_app_is_watched_for_as_the_app() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let marks = Marks {
+            names: vec!["x".to_owned(), "snap".to_owned()],
+            argument: Some("x".to_owned()),
+            ..Marks::default()
+        };
+        let snap = UserApp::new(USER, "snap:x");
+        registry.insert(Record::new(snap, String::new(), Added::Owner, marks));
+        let apps = watchlist().watched(&registry, |_| true).apps;
+        let names = [
+            (watched(USER, "snap"), WatchedName::Launcher),
+            (watched(USER, "x"), WatchedName::App { recorded: true }),
+        ];
+        assert_eq!(apps.names, names.into());
+        assert_eq!(apps.arguments, [(watched(USER, "x"), true)].into());
     }
 }

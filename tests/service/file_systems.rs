@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use paralfetch::fs::residency::cached;
-use paralfetch::model::{self, PrefetchReport, Skipped};
+use paralfetch::model::{self, Place, PrefetchReport, Skipped};
+use rustix::fs::{Advice, fadvise};
 
 use crate::running::{Image, fill_with_app};
 use crate::{Turn, set_up_on};
@@ -170,6 +171,66 @@ fn a_launch_from_compressed_erofs_is_learned_and_a_new_file_with_its_numbers_is_
         "-T1700000000",
     ];
     is_served_as_an_image("erofs", &same);
+}
+
+/// How snaps are made.
+const AS_SNAPS: [&str; 3] = ["-comp", "lzo", "-no-fragments"];
+
+/// Small files, which cat(1) reads with a buffer that reaches past their end.
+#[test]
+fn a_launch_from_squashfs_is_learned_and_prefetched_and_another_image_is_not_read_for_it() {
+    let Some(report) = is_served_as_an_image("squashfs", &AS_SNAPS) else {
+        return;
+    };
+    assert_eq!(report.metadata.pages, 0, "{report:?}");
+}
+
+/// The image's blocks come before the pages inside, in the order of the image.
+#[test]
+fn blocks_of_a_squashfs_are_read_before_the_pages_inside() {
+    let zstd = ["-comp", "zstd"];
+    let Some((image, _turn)) = set_up_on(|| Image::read_only("squashfs", &zstd)) else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    service.ready_to_learn();
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Learned"), "{line}");
+    service.stop();
+    let file = image.root.image.file();
+    let ino = fs::metadata(&file).unwrap().ino();
+    let profile = profile(&image.root, "app");
+    let inside = |file: &model::File| profile.devices[usize::from(file.device)].fs == "squashfs";
+    let files = profile
+        .entries
+        .iter()
+        .filter_map(|entry| match entry.span.place {
+            Place::Data { file } => Some(&profile.files[file as usize]),
+            Place::Metadata { .. } => None,
+        });
+    let files: Vec<&model::File> = files.collect();
+    let blocks = files.iter().filter(|file| file.ino == ino && !inside(file));
+    let blocks = blocks.count();
+    let first_inside = files.iter().position(|file| inside(file)).unwrap();
+    let before = files[..first_inside].iter().filter(|file| file.ino == ino);
+    assert!(blocks > 0, "{profile:?}");
+    assert_eq!(before.count(), blocks);
+    drop_caches();
+    let report = prefetch(&image.root, "app");
+    assert!(!report.warm && report.skipped.is_empty(), "{report:?}");
+    let cached = cached(File::open(file).unwrap().as_fd(), &(0..1 << 20)).unwrap();
+    assert!(!cached.is_empty());
+    // Nobody needs the blocks while the pages are there.
+    drop_pages(&image.root.image.file());
+    until("the pages are cached", || prefetch(&image.root, "app").warm);
+}
+
+/// Takes a file's pages out of the cache.
+fn drop_pages(file: &Path) {
+    let file = File::open(file).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    assert!(cached(file.as_fd(), &(0..1 << 20)).unwrap().is_empty());
 }
 
 /// Removes a data file that was learned and puts another in its place. XFS may give it the same inode number.

@@ -22,6 +22,7 @@ mod pauses;
 mod replaced;
 mod running;
 mod scanned;
+mod snaps;
 mod stopped;
 mod storms;
 mod travel;

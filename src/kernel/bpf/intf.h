@@ -261,7 +261,7 @@ struct pf_path {
 	char path[PF_PATH_MAX];		/* the record ends after `length` bytes of it */
 };
 
-/* How a system call takes its paths. */
+/* How a system call takes its paths, or which file it reads. */
 enum pf_rule {
 	PF_NO_PATH = 0,
 	PF_FOLLOW = 1,		/* a symbolic link in the last place is followed */
@@ -273,6 +273,8 @@ enum pf_rule {
 	PF_CHANGE = 7,		/* as PF_FOLLOW, and the working directory changes if it succeeds */
 	PF_LIST = 8,		/* reads the directory that is open as the first argument */
 	PF_SOCKET = 9,		/* the second argument is a socket address, the third its size */
+	PF_READ_ON = 10,	/* reads the file that is open as the first argument, from where it stands */
+	PF_READ_AT = 11,	/* the same from the position that is the fourth argument, or -1 */
 };
 
 /* Which arguments of a system call are paths; arguments count from 1, 0 is none. */

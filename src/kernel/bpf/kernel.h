@@ -215,6 +215,7 @@ struct fs_struct {
 
 struct file {
 	struct path f_path;
+	long long f_pos;
 	struct inode *f_inode;
 	struct address_space *f_mapping;
 };
@@ -324,6 +325,7 @@ enum pageflags {
 /* The file system of the block devices' inodes: its pages are the buffer cache. */
 #define BDEVFS_MAGIC 0x62646576
 #define BTRFS_MAGIC 0x9123683e
+#define SQUASHFS_MAGIC 0x73717368
 
 #define NULL ((void *)0)
 #define EEXIST 17

@@ -30,10 +30,10 @@
  *     sched_switch                               a task waits for the drive
  *     mm_filemap_get_pages, mm_filemap_fault, mm_filemap_map_pages     the completion page is used
  *     block_rq_complete                          the completion block has arrived
- *   while a launch is recorded (record.h, paths.h, older.h):
+ *   while a launch is recorded (record.h, file_reads.h, paths.h, older.h):
  *     mm_filemap_add_to_page_cache               a page was not cached
  *     mm_filemap_get_pages, mm_filemap_fault, mm_filemap_map_pages, block_touch_buffer     it was
- *     sys_exit                                   a path was looked up
+ *     sys_exit                                   a path was looked up, or a file of squashfs read (file_reads.h)
  *
  * 3. Membership (tree.h)
  *

@@ -17,6 +17,7 @@
 
 #include "kernel.h"
 #include "intf.h"
+#include "file_reads.h"
 #include "hash.h"
 #include "log.h"
 #include "memory.h"
@@ -77,15 +78,6 @@ static __always_inline void name_directory(struct pf_inode *out, struct dentry *
 	out->ino = inode->i_ino;
 	out->dev = dev_of_inode(inode, inode->i_sb);
 	out->generation = inode->i_generation;
-}
-
-static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 fd)
-{
-	struct fdtable *table = task->files->fdt;
-
-	if (fd < 0 || (__u32)fd >= table->max_fds)
-		return NULL;
-	return (struct file *)word_at((__u64)table->fd + fd * sizeof(struct file *));
 }
 
 /*
@@ -297,8 +289,8 @@ static __always_inline void socket_path(__u32 recorder, struct task_struct *task
 	user_path(recorder, task, address + sizeof(family), AT_FDCWD, false, size - sizeof(family));
 }
 
-/* How the system call takes paths; NULL for most, which take none. */
-static __always_inline struct pf_syscall *call_with_paths(struct pt_regs *regs)
+/* How the system call takes paths, or reads a file; NULL for most, which do neither. */
+static __always_inline struct pf_syscall *call_of_interest(struct pt_regs *regs)
 {
 	__s64 number = syscall_number(regs);
 	__u32 key = number;
@@ -355,9 +347,13 @@ int BPF_PROG(syscall_done, struct pt_regs *regs, long result)
 	if (!recorders_on())
 		return 0;
 	/* This program runs for each call of each task: most are told apart by their number. */
-	call = call_with_paths(regs);
+	call = call_of_interest(regs);
 	recorder = call ? recorder_of_task() : 0;
-	if (recorder)
+	if (!recorder)
+		return 0;
+	if (is_file_read(call))
+		file_was_read(recorder - 1, call, regs, result);
+	else
 		paths_of_syscall(recorder - 1, call, regs, result);
 	return 0;
 }

@@ -213,6 +213,17 @@ impl Earlier {
         earlier
     }
 
+    /// What launches needed of the files of which `is_meant` says so, in no order.
+    pub fn needed_of(
+        &self,
+        is_meant: impl Fn(InodeId) -> bool,
+    ) -> impl Iterator<Item = (InodeId, &RangeSet)> {
+        let files = self.files.iter();
+        files
+            .filter(move |(key, _)| is_meant(**key))
+            .map(|(key, known)| (*key, &known.needed))
+    }
+
     /// What is known of a file, or of a device's metadata.
     pub(super) fn known(&self, key: InodeId) -> Option<&KnownPages> {
         self.files.get(&key)

@@ -168,7 +168,8 @@ fn judge_file_systems(has_profiles: bool) -> Result<Vec<String>, Box<dyn Error>>
     let left_out = found.left_out();
     if found.devices().is_empty() && !has_profiles {
         let others = left_out.unwrap_or_default();
-        let why = format!("no apps lie on ext4 (ext3, ext2), XFS, btrfs or EROFS; {others}");
+        let why =
+            format!("no apps lie on ext4 (ext3, ext2), XFS, btrfs, EROFS or squashfs; {others}");
         return Err(CannotWorkHere(why).into());
     }
     let supported = found
