@@ -314,6 +314,8 @@ pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Ve
         let summary = history.summary(&key).map_err(ControlError::failed)?;
         let beside_writes = history.launches_beside_writes(&key);
         app.beside_writes = beside_writes.map_err(ControlError::failed)?;
+        let anticipated = history.anticipated(Some(key.uid), Some(&key.id));
+        (app.anticipated, app.anticipated_saved_us) = anticipated.map_err(ControlError::failed)?;
         app.waiting_with_us = waiting(summary.with);
         app.waiting_without_us = waiting(summary.without);
         let took = |typical: Option<Typical>| typical?.duration_us;

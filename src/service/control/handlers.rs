@@ -48,7 +48,7 @@ impl Control for Service {
         self.with_history(reply, move |history| {
             let launches = history.map(|history| history.prefetched_cold(user));
             let launches = launches.transpose().map_err(ControlError::failed)?;
-            let anticipated = history.map(|history| history.anticipated(user));
+            let anticipated = history.map(|history| history.anticipated(user, None));
             let anticipated = anticipated.transpose().map_err(ControlError::failed)?;
             let (anticipated, anticipated_saved_us) = anticipated.unwrap_or_default();
             Ok(Status {

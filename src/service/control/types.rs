@@ -67,6 +67,12 @@ pub struct AppState {
     /// known.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub gain_percent: Option<i32>,
+    /// Launches in the history whose data were read before they began.
+    #[serde(with = "member")]
+    pub anticipated: u64,
+    /// What these have saved, in microseconds, as far as it is known.
+    #[serde(with = "member")]
+    pub anticipated_saved_us: u64,
     /// Launches in the history whose drive was shielded from other programs' writes.
     #[serde(with = "member")]
     pub beside_writes: u64,
