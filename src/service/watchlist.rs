@@ -62,12 +62,34 @@ pub struct WatchedPrograms {
     pub to_learn: usize,
 }
 
+/// Apps that are managed from their first launch on: their records then, by id.
+#[derive(Default)]
+struct Candidates {
+    /// Those with .desktop entries.
+    in_menus: BTreeMap<String, Record>,
+    /// Those with profiles from elsewhere, which may be in menus, too.
+    seeded: BTreeMap<String, Record>,
+}
+
+impl Candidates {
+    /// The one of this id. A menu's name says more.
+    fn get(&self, id: &str) -> Option<&Record> {
+        self.in_menus.get(id).or_else(|| self.seeded.get(id))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Record> {
+        let seeded = self.seeded.iter();
+        let only_seeded = seeded.filter(|(id, _)| !self.in_menus.contains_key(*id));
+        let only_seeded = only_seeded.map(|(_, record)| record);
+        self.in_menus.values().chain(only_seeded)
+    }
+}
+
 /// The programs whose launches matter.
 pub struct Watchlist {
     /// What recognises them.
     pub catalogue: Catalogue,
-    /// The records of programs with .desktop entries, or profiles from elsewhere, once they are managed, by id.
-    candidates: BTreeMap<String, Record>,
+    candidates: Candidates,
     /// Whether there may be candidates: entries that were looked for may be found when the mode is another one.
     takes_candidates: bool,
     /// Programs that have read much for a user, whose launches alone count.
@@ -79,7 +101,7 @@ impl Watchlist {
     pub fn new(catalogue: Catalogue) -> Self {
         Watchlist {
             catalogue,
-            candidates: BTreeMap::new(),
+            candidates: Candidates::default(),
             takes_candidates: true,
             probation: BTreeMap::new(),
         }
@@ -88,8 +110,7 @@ impl Watchlist {
     /// The record of a user's app that is to be managed from now on because it has a .desktop entry, or a profile from
     /// elsewhere.
     pub fn new_record(&self, key: &UserApp) -> Option<Record> {
-        let candidate = self.candidates.get(&key.id)?;
-        Some(candidate.for_user(key.uid))
+        Some(self.candidates.get(&key.id)?.for_user(key.uid))
     }
 
     /// Whether the program is on probation for this user.
@@ -107,11 +128,7 @@ impl Watchlist {
         if !self.takes_candidates {
             return;
         }
-        self.candidates
-            .retain(|_, record| record.added == Added::Imported);
-        // A menu's name says more.
-        let by_id = |record: Record| (record.key.id.clone(), record);
-        self.candidates.extend(found.into_iter().map(by_id));
+        self.candidates.in_menus = by_id(found);
         self.end_probation_of_candidates();
     }
 
@@ -120,25 +137,20 @@ impl Watchlist {
         if !self.takes_candidates {
             return;
         }
-        self.candidates
-            .retain(|_, record| record.added != Added::Imported);
-        for record in found {
-            let id = record.key.id.clone();
-            self.candidates.entry(id).or_insert(record);
-        }
+        self.candidates.seeded = by_id(found);
         self.end_probation_of_candidates();
     }
 
     fn end_probation_of_candidates(&mut self) {
         let candidates = &self.candidates;
         self.probation
-            .retain(|key, _| !candidates.contains_key(&key.id));
+            .retain(|key, _| candidates.get(&key.id).is_none());
     }
 
     /// Removes all candidates, and takes no more: in manual mode, no app is managed that nobody has named.
     pub fn clear_candidates(&mut self) {
         self.takes_candidates = false;
-        self.candidates.clear();
+        self.candidates = Candidates::default();
         self.probation.clear();
     }
 
@@ -214,7 +226,7 @@ impl Watchlist {
         self.probation.len() < MOST_ON_PROBATION
             && of_user.count() < MOST_OF_A_USER
             && !self.probation.contains_key(key)
-            && !self.candidates.contains_key(&key.id)
+            && self.candidates.get(&key.id).is_none()
     }
 
     /// Puts a program on probation, of which a process had read much when it exited and which may become an app
@@ -273,13 +285,19 @@ impl Watchlist {
 /// The records of all apps that matter: a user's, those that are named for all users, candidates and those on probation.
 fn records<'a>(
     registry: &'a Registry,
-    candidates: &'a BTreeMap<String, Record>,
+    candidates: &'a Candidates,
     probation: &'a BTreeMap<UserApp, Probation>,
 ) -> impl Iterator<Item = &'a Record> {
     let on_probation = probation.values().map(|probation| &probation.record);
     (registry.records.values())
-        .chain(candidates.values())
+        .chain(candidates.all())
         .chain(on_probation)
+}
+
+/// Records by the ids of their apps.
+fn by_id(records: Vec<Record>) -> BTreeMap<String, Record> {
+    let by_id = |record: Record| (record.key.id.clone(), record);
+    records.into_iter().map(by_id).collect()
 }
 
 /// The apps with .desktop entries. Reads many files.
@@ -399,6 +417,9 @@ mod tests {
         watchlist.set_seeded_apps(vec![seeded("/a")]);
         assert_eq!(added(&watchlist, "/a"), Some(Added::Desktop));
         assert_eq!(added(&watchlist, "/b"), None);
+        // The menu does not have it any more, and the profile is still there.
+        watchlist.set_desktop_apps(Vec::new());
+        assert_eq!(added(&watchlist, "/a"), Some(Added::Imported));
         watchlist.clear_candidates();
         watchlist.set_seeded_apps(vec![seeded("/a")]);
         assert_eq!(added(&watchlist, "/a"), None);

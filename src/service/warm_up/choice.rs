@@ -7,7 +7,7 @@ use super::power::battery_percent;
 use crate::drive::{Memory, SpinningDisks, Sysfs};
 use crate::model::UserApp;
 use crate::policy::likely::{PastLaunch, probabilities};
-use crate::process::limits_reads;
+use crate::process::is_limited;
 use crate::service::clock::{now_s, utc_offset_s};
 use crate::service::config::WarmUpConfig;
 use crate::service::history::History;
@@ -81,9 +81,7 @@ impl Surroundings {
     /// Whether a user's sessions may not read as much as they like (`io.max`): reading for them would not keep to that.
     fn is_limited(&self, uid: u32) -> bool {
         let slice = self.people.slices.join(format!("user-{uid}.slice"));
-        [&slice, &self.people.slices].into_iter().any(|directory| {
-            std::fs::read_to_string(directory.join("io.max")).is_ok_and(|text| limits_reads(&text))
-        })
+        is_limited(&slice) || is_limited(&self.people.slices)
     }
 }
 
@@ -161,6 +159,11 @@ mod tests {
         write(&dir, "slices/user-1001.slice/io.max", limit);
         let allowed = surroundings.allow().unwrap();
         assert_eq!((allowed.users, allowed.budget), (vec![1000], 1 << 20));
+        // What cannot be read may be a limit.
+        fs::create_dir_all(dir.path().join("slices/user-1000.slice/io.max")).unwrap();
+        assert!(surroundings.allow().is_err());
+        fs::remove_dir(dir.path().join("slices/user-1000.slice/io.max")).unwrap();
+        assert!(surroundings.allow().is_ok());
         write(&dir, "slices/io.max", limit);
         assert!(surroundings.allow().is_err());
     }
