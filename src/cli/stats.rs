@@ -9,7 +9,9 @@ use super::Failure;
 use super::named;
 use super::profiles::write_out;
 use super::service::{failed, service_or_files};
-use super::tables::{anticipated, apps_table, duration, launches_table, own_reads_table, user_name};
+use super::tables::{
+    anticipated, apps_table, duration, launches_table, own_reads_table, user_name,
+};
 use super::terminal::{columns, joined};
 use crate::cli::format;
 use crate::cli::format::date;
@@ -137,6 +139,7 @@ fn why_managed(app: &AppState) -> String {
         "desktop" => "it has a .desktop entry".to_owned(),
         "discovered" => "its launches are large and slow".to_owned(),
         "announced" => "its launcher announced it".to_owned(),
+        "login" => "what its user's logins read".to_owned(),
         "imported" => "a profile of it was imported".to_owned(),
         // Of a later version.
         other => format!("added: {other}"),

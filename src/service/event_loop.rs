@@ -15,6 +15,7 @@ use super::clock::now_s;
 use super::config::Config;
 use super::launch::{LaunchStart, Launches, StateEvent, TICK};
 use super::launch_threads::LaunchTask;
+use super::login::{self, SeatChanges};
 use super::mailbox::Inbox;
 use super::marks::Marks;
 use super::message::Message;
@@ -22,7 +23,7 @@ use super::notify::{NotifyState, notify, watchdog_interval};
 use super::own_commands::OwnCommands;
 use super::own_process::lock_code;
 use super::packages::{Packages, REST};
-use super::parts::Parts;
+use super::parts::{BegunLogin, Parts};
 use super::registry::{Added, Record};
 use super::warm_up::{WarmUpEvent, WarmUpOccasion};
 use super::watchdog::Watchdog;
@@ -73,6 +74,9 @@ enum Beginning {
     Execve,
     /// An announcement. Nothing is recorded before that.
     Announced,
+    /// A session at a seat of the system. It goes on for seconds: what is read while a recorder is made ready for it is not
+    /// missed.
+    Login,
 }
 
 impl Service {
@@ -125,7 +129,7 @@ impl Service {
                 return Ok(());
             }
             self.on_packages();
-            self.parts.take_logins();
+            self.on_logins();
             self.on_time();
             self.parts.report_changes();
         }
@@ -271,6 +275,7 @@ impl Service {
         let is_recorded = match beginning {
             Beginning::Execve => recorders.is_claimed(launch),
             Beginning::Announced => recorders.is_ready(),
+            Beginning::Login => recorders.can_record(),
         };
         policy.is_recorded =
             is_recorded && policy.plan == Plan::Learn && recorders.has_share(found.key.uid);
@@ -343,6 +348,26 @@ impl Service {
                 .warn("too many launches at once: one was left alone".to_owned()),
             // The process is gone.
             Err(error) => tracing::debug!("{error}"),
+        }
+    }
+
+    fn on_logins(&mut self) {
+        let SeatChanges { came, left } = self.parts.take_logins();
+        for uid in left {
+            // His home may have to be let go of.
+            if let Some(launch) = self.launches.launch_of(&login::key(uid)) {
+                tracing::debug!(uid, "a login is given up: its user has left");
+                self.happened(launch, StateEvent::Cancelled);
+            }
+        }
+        for uid in came {
+            match self.parts.begin_login(uid) {
+                Ok(BegunLogin { launch, pid, found }) => {
+                    self.begin(launch, pid, found, Beginning::Login);
+                    self.happened(launch, StateEvent::Executed);
+                }
+                Err(why) => tracing::debug!(uid, "a login is left alone: {why}"),
+            }
         }
     }
 

@@ -29,6 +29,7 @@ pub mod history;
 mod late_reads;
 mod launch;
 mod launch_threads;
+mod login;
 mod mailbox;
 mod managed_apps;
 mod marks;

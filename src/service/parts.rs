@@ -1,9 +1,12 @@
 //! The parts of the service beside its launches, and what they do together. Each keeps its own state, and none
 //! reaches into another's.
 
+mod logins;
 mod outside;
 mod shielding;
 mod warming;
+
+pub use logins::BegunLogin;
 
 use std::io;
 use std::path::Path;
@@ -25,6 +28,7 @@ use super::executables::{ExecutableFinder, LocatedExecutables};
 use super::late_reads::LateReads;
 use super::launch::{LaunchPolicy, StateEvent};
 use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
+use super::login::Seats;
 use super::mailbox::Outbox;
 use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::message::Message;
@@ -91,6 +95,8 @@ pub struct Parts {
     pub shield: LaunchShield,
     /// Reads likely apps ahead before they are launched.
     pub warm_up: WarmUp,
+    /// Who is at the system's seats.
+    pub seats: Seats,
     /// Makes profiles of those that were learned elsewhere.
     pub seed_search: SeedSearch,
     pub diagnostics: Diagnostics,

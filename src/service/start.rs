@@ -17,6 +17,7 @@ use super::event_loop::Service;
 use super::executables::ExecutableFinder;
 use super::late_reads::LateReads;
 use super::launch_threads::LaunchThreads;
+use super::login::Seats;
 use super::mailbox::{Outbox, mailbox};
 use super::managed_apps::ManagedApps;
 use super::message::Message;
@@ -47,6 +48,7 @@ use crate::policy::TuningRules;
 use crate::prefetch::raise_open_files;
 use crate::process::signals::Inherited;
 use crate::profile::Store;
+use crate::shield::People;
 
 /// Signals that the service understands.
 const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
@@ -211,6 +213,7 @@ fn assemble(
         watchlist,
         shield,
         warm_up,
+        seats: Seats::new(People::default()),
         seed_search: SeedSearch::default(),
         bus: None,
         worker,

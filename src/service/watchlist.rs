@@ -11,6 +11,7 @@ use std::ffi::{OsStr, OsString};
 
 use super::catalogue::Catalogue;
 use super::config::AutomaticConfig;
+use super::login::is_login;
 use super::marks::Marks;
 use super::registry::{Added, EVERY_USER, Record, Registry};
 use crate::apps::{Rules, desktop};
@@ -171,8 +172,8 @@ impl Watchlist {
     /// What the kernel is to watch for. Each user's apps are watched for in his launches alone, and recorded as he has them to
     /// be learned; candidates, and apps that are named for all, in the launches of everybody else, and recorded until
     /// somebody has launched them. (Otherwise a recorder would wait for ever: most apps have no user who has not launched
-    /// them yet and will. Such a user's first launch is learned a moment late.) Nothing is recorded of users of whom
-    /// `may_learn` says no.
+    /// them yet and will. Such a user's first launch is learned a moment late.) None waits for a login, which may be weeks
+    /// away. Nothing is recorded of users of whom `may_learn` says no.
     pub fn watched(&self, registry: &Registry, may_learn: impl Fn(u32) -> bool) -> WatchedPrograms {
         let mut apps = WatchedApps::default();
         let mut to_learn = 0;
@@ -181,8 +182,8 @@ impl Watchlist {
         for record in records(registry, &self.candidates, &self.probation) {
             let (uid, marks) = (record.key.uid, &record.marks);
             let is_new = uid != EVERY_USER || !launched.contains(record.key.id.as_str());
-            let is_probed = self.is_on_probation(&record.key);
-            let recorded = record.is_to_learn() && is_new && !is_probed && may_learn(uid);
+            let is_awaited = !self.is_on_probation(&record.key) && !is_login(&record.key);
+            let recorded = record.is_to_learn() && is_new && is_awaited && may_learn(uid);
             to_learn += usize::from(recorded);
             let id = &record.key.id;
             // A script may be executed itself, too.
@@ -320,6 +321,7 @@ mod tests {
     use crate::model::DriveClass;
     use crate::policy::Managed;
     use crate::profile::generate::sample;
+    use crate::service::login;
     use crate::service::roots::Roots;
 
     fn watchlist() -> Watchlist {
@@ -400,6 +402,17 @@ mod tests {
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
         assert_eq!(watchlist.watched(&registry, |_| true).to_learn, 1);
+    }
+
+    #[test]
+    fn no_recorder_waits_for_a_login() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let login = login::record(USER);
+        assert!(login.is_to_learn());
+        registry.insert(login);
+        let watched = watchlist().watched(&registry, |_| true);
+        assert_eq!(watched, WatchedPrograms::default());
     }
 
     #[test]

@@ -95,6 +95,13 @@ impl Launches {
         !self.followed.is_empty()
     }
 
+    /// The launch of this app that is under way.
+    pub fn launch_of(&self, key: &UserApp) -> Option<u64> {
+        let mut followed = self.followed.values();
+        let found = followed.find(|followed| followed.start.key == *key)?;
+        Some(found.number)
+    }
+
     /// Whether this launch is followed.
     pub fn follows(&self, launch: u64) -> bool {
         self.followed.contains_key(&launch)
