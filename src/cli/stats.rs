@@ -9,7 +9,9 @@ use super::Failure;
 use super::named;
 use super::profiles::write_out;
 use super::service::{failed, service_or_files};
-use super::tables::{apps_table, duration, launches_table, own_reads_table, user_name};
+use super::tables::{
+    anticipated, apps_table, duration, launches_table, own_reads_table, user_name,
+};
 use super::terminal::{columns, joined};
 use crate::cli::format;
 use crate::cli::format::date;
@@ -122,6 +124,8 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
         },
         format!("  saved     {}", saved(app, launches)),
     ];
+    let before = anticipated(app);
+    lines.extend(before.map(|before| format!("  before    {before}")));
     let beside = beside_writes(std::slice::from_ref(app));
     lines.extend(beside.map(|beside| format!("  writes    {beside}")));
     lines
@@ -135,6 +139,7 @@ fn why_managed(app: &AppState) -> String {
         "desktop" => "it has a .desktop entry".to_owned(),
         "discovered" => "its launches are large and slow".to_owned(),
         "announced" => "its launcher announced it".to_owned(),
+        "login" => "what its user's logins read".to_owned(),
         "imported" => "a profile of it was imported".to_owned(),
         // Of a later version.
         other => format!("added: {other}"),
@@ -255,6 +260,8 @@ mod tests {
             cold_with_us: Some(300_000),
             cold_without_us: Some(750_000),
             beside_writes: 1,
+            anticipated: 2,
+            anticipated_saved_us: 900_000,
             ..AppState::default()
         };
         let launch = |app: &str, kind, warmth| LaunchRecord {
@@ -283,6 +290,8 @@ mod tests {
         );
         let beside = "  writes    1 launch beside other programs' writes";
         assert_eq!(lines.last().map(String::as_str), Some(beside));
+        let before = "  before    2 launches anticipated, 0.9 s saved";
+        assert_eq!(lines[lines.len() - 2], before);
         let app = AppState {
             gain_percent: None,
             ..app

@@ -8,7 +8,7 @@ use crate::cli::terminal::cut_behind;
 use crate::service::control::bus::EVERYBODY;
 use crate::service::control::{AppState, FileReads, LaunchRecord, ReadKind, word};
 
-/// One line for each app and one for why it is in its phase, below a heading; with its user, if those of several are
+/// One line for each app, one for why it is in its phase and one for its anticipated launches, below a heading; with its user, if those of several are
 /// shown.
 pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
     if apps.is_empty() {
@@ -35,6 +35,7 @@ pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
             app.app,
         ));
         lines.extend((!app.why.is_empty()).then(|| format!("    {}", app.why)));
+        lines.extend(anticipated(app).map(|anticipated| format!("    {anticipated}")));
     }
     lines
 }
@@ -171,6 +172,17 @@ fn gain(app: &AppState) -> String {
     }
 }
 
+/// How many of an app's launches found their pages read before they began, if any, and what that has saved as far as
+/// it is known.
+pub fn anticipated(app: &AppState) -> Option<String> {
+    let launches = format::counted(app.anticipated, "launch", "launches");
+    let saved = match app.anticipated_saved_us {
+        0 => String::new(),
+        saved_us => format!(", {:.1} s saved", saved_us as f64 / 1e6),
+    };
+    (app.anticipated > 0).then(|| format!("{launches} anticipated{saved}"))
+}
+
 /// A time in microseconds, if it is known.
 pub fn duration(us: Option<u64>) -> String {
     us.map_or_else(|| "-".to_owned(), format::seconds)
@@ -192,6 +204,29 @@ mod tests {
         assert_eq!(lines.len(), 4);
         assert!(lines[1].ends_with("/a") && lines[3].ends_with("/b"));
         assert_eq!(lines[2], "    for a reason");
+    }
+
+    #[test]
+    fn anticipated_launches_stand_below_their_app_if_there_were_any() {
+        let app = |anticipated, anticipated_saved_us| AppState {
+            phase: "learning".to_owned(),
+            why: "for a reason".to_owned(),
+            anticipated,
+            anticipated_saved_us,
+            ..AppState::default()
+        };
+        let lines = apps_table(&[app(1, 0), app(3, 4_200_000), app(0, 0)], false);
+        let notes = lines.iter().filter(|line| line.starts_with("    "));
+        assert_eq!(
+            notes.map(|note| note.trim()).collect::<Vec<_>>(),
+            [
+                "for a reason",
+                "1 launch anticipated",
+                "for a reason",
+                "3 launches anticipated, 4.2 s saved",
+                "for a reason",
+            ]
+        );
     }
 
     #[test]

@@ -201,6 +201,11 @@ impl Slot<'_> {
         word!(AtomicU64, self.place, number)
     }
 
+    /// Tasks of the launch's tree that are alive.
+    pub fn tasks(&self) -> &AtomicU64 {
+        word!(AtomicU64, self.place, tasks)
+    }
+
     /// Index of the launch's recorder plus 1; 0 if it is not recorded.
     pub fn recorder(&self) -> &AtomicU32 {
         word!(AtomicU32, self.place, recorder)

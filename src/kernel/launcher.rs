@@ -44,6 +44,26 @@ pub(super) fn mark_task(
         .map_err(|error| TraceError::from_bpf("marking a task of a launch", error))
 }
 
+/// The launch that the main thread of a process is or was part of; 0: none.
+///
+/// # Errors
+/// When the process has ended.
+pub(super) fn launch_of_task(
+    members: &impl MapCore,
+    pidfd: BorrowedFd<'_>,
+) -> Result<u64, TraceError> {
+    let found = members
+        .lookup(&pidfd.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| TraceError::from_bpf("looking a task up", error))?;
+    Ok(found.as_deref().and_then(launch_of).unwrap_or(0))
+}
+
+/// The launch in a task's storage.
+fn launch_of(member: &[u8]) -> Option<u64> {
+    let bytes = member.get(offset_of!(pf_member, launch)..)?;
+    Some(u64::from_ne_bytes(*bytes.first_chunk()?))
+}
+
 /// A task's storage; all other fields are 0.
 fn member(launch: u64, role: pf_role) -> [u8; size_of::<pf_member>()] {
     let mut bytes = [0; size_of::<pf_member>()];
@@ -94,7 +114,7 @@ mod tests {
     #[test]
     fn a_task_storage_names_its_launch() {
         let member = member(7, pf_role::PF_ROLE_STARTING);
-        let launch = &member[offset_of!(pf_member, launch)..];
-        assert_eq!(launch.first_chunk(), Some(&7_u64.to_ne_bytes()));
+        assert_eq!(launch_of(&member), Some(7));
+        assert_eq!(launch_of(&[]), None);
     }
 }

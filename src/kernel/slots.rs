@@ -92,6 +92,27 @@ pub(super) fn adopted(start_ns: u64, uid: u32) -> pf_launch {
     }
 }
 
+/// The slot of a login of this user that begins at this time. It counts as a task itself: it has none yet, and goes on
+/// when the last one has exited.
+pub(super) fn session(start_ns: u64, uid: u32) -> pf_launch {
+    pf_launch {
+        is_session: 1,
+        ..adopted(start_ns, uid)
+    }
+}
+
+/// Whether a launch is under way.
+pub(super) fn is_under_way(globals: &Globals, launch: u64) -> bool {
+    let raw = globals.slot(launch).read();
+    launch != 0 && raw.number == launch && raw.is_over == 0
+}
+
+/// Another task is of a launch's tree.
+pub(super) fn add_task(globals: &Globals, launch: u64) {
+    let slot = globals.slot(launch);
+    slot.tasks().fetch_add(1, Ordering::AcqRel);
+}
+
 /// The launches up to this number that have a slot.
 pub(super) fn taken_until(globals: &Globals, last: u64) -> impl Iterator<Item = u64> {
     let numbers = (0..LAUNCHES).map(|slot| globals.slot(slot).number().load(Ordering::Acquire));
@@ -191,6 +212,28 @@ mod tests {
         }
         free(&globals, next);
         assert_eq!(counted()[1], 0);
+    }
+
+    #[test]
+    fn a_login_is_under_way_until_it_is_over_and_counts_as_a_task() {
+        let globals = Globals::of_no_object();
+        assert!(!is_under_way(&globals, 0));
+        let login = take(&globals, session(7, 1000)).unwrap();
+        let raw = globals.slot(login).read();
+        assert_eq!((raw.is_session, raw.uid, raw.tasks), (1, 1000, 1));
+        add_task(&globals, login);
+        assert_eq!(counts(&globals, login).unwrap().tasks, 2);
+        assert!(is_under_way(&globals, login));
+        assert!(!is_under_way(&globals, login + LAUNCHES));
+        set_over(&globals, login);
+        assert!(!is_under_way(&globals, login));
+        free(&globals, login);
+        // The next launch in the slot is no login.
+        let mut next = take(&globals, adopted(9, 0)).unwrap();
+        while next % LAUNCHES != login % LAUNCHES {
+            next = take(&globals, adopted(9, 0)).unwrap();
+        }
+        assert_eq!(globals.slot(next).read().is_session, 0);
     }
 
     #[test]

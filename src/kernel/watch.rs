@@ -22,7 +22,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::abilities::TraceError;
 use super::hooks::{Kernel, ProgramSelection};
 use super::launch_event::{LaunchEvent, parse};
-use super::launcher::{mark_task, monotonic_ns};
+use super::launcher::{launch_of_task, mark_task, monotonic_ns};
 use super::name_filter::NameFilter;
 use super::object::{LoadedObject, attach, load, loaded, open, ring_reader};
 use super::own_reads;
@@ -364,6 +364,32 @@ impl Watch {
             return Err(error);
         }
         Ok(Some(launch))
+    }
+
+    /// Begins a login of this user, and returns its number: a launch of the processes that are handed to [`Watch::join`] and
+    /// of all that grows from them, but for apps, which are launches of their own. `None` if no slot is free.
+    pub fn begin_session(&mut self, uid: u32) -> Option<u64> {
+        let slot = slots::session(monotonic_ns(), uid);
+        slots::take(&self.object.globals, slot)
+    }
+
+    /// Makes a process that is running part of a login. False if it is part of a launch under way already, this one or
+    /// another. Threads and child processes that it has are not made so.
+    ///
+    /// # Errors
+    /// When the process is gone or a map refuses it.
+    pub fn join(&mut self, session: u64, pid: Pid) -> Result<bool, TraceError> {
+        let pidfd = open_process(pid)?;
+        let (members, globals) = (&self.object.members, &self.object.globals);
+        let launch = launch_of_task(members, pidfd.as_fd())?;
+        if slots::is_under_way(globals, launch) {
+            return Ok(false);
+        }
+        // First: what has no task is over.
+        slots::add_task(globals, session);
+        mark_task(members, pidfd.as_fd(), session, pf_role::PF_ROLE_TREE)?;
+        self.object.list_thread(session, pid)?;
+        Ok(true)
     }
 
     /// From now on, what the calling thread reads counts as prefetched for the launch; `None`: for none. There is

@@ -3,6 +3,7 @@
 //! What is read ahead for an app counts for the program that reads ahead, not for the app.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Cgroup;
@@ -22,9 +23,13 @@ fn limited(path: &Path, directory: &Path) -> Option<PathBuf> {
     found.map(|(path, _)| path.to_owned())
 }
 
-/// The file is missing where the controller is not enabled.
-fn is_limited(directory: &Path) -> bool {
-    fs::read_to_string(directory.join("io.max")).is_ok_and(|text| limits_reads(&text))
+/// Whether the cgroup of this directory limits reads from any drive. The file is missing where the controller is not
+/// enabled; what cannot be read may be a limit.
+pub fn is_limited(directory: &Path) -> bool {
+    match fs::read_to_string(directory.join("io.max")) {
+        Ok(text) => limits_reads(&text),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// Whether these contents of `io.max` limit reads from any drive, in bytes or requests a second.

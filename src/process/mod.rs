@@ -24,7 +24,7 @@ pub use cgroup::{Cgroup, CgroupMemory, CgroupUnit, UnitManager};
 pub(crate) use cgroup::{directory as cgroup_directory, unified as unified_cgroup};
 pub use command::Command;
 pub use exit::{AppStatus, Exit, Usage};
-pub use io_limit::{limited_reads, limits_reads};
+pub use io_limit::{is_limited, limited_reads, limits_reads};
 pub use launch_end::{
     Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, process_threads, thread_states,
 };

@@ -11,12 +11,13 @@ use rustix::io::Errno;
 
 use super::announce::{AnnouncedLaunch, Announcements, MOST_AT_ONCE};
 use super::launch::{Launches, StateEvent, TICK};
+use super::login::{self, SeatChanges};
 use super::mailbox::Inbox;
 use super::message::Message;
 use super::notify::{NotifyState, notify, watchdog_interval};
 use super::own_process::lock_code;
 use super::packages::{Packages, REST};
-use super::parts::Parts;
+use super::parts::{BegunLogin, Parts};
 use super::watchdog::Watchdog;
 use crate::kernel::{LaunchEvent, LaunchEventKind};
 use crate::process::Clocks;
@@ -96,7 +97,7 @@ impl Service {
                 return Ok(());
             }
             self.on_packages();
-            self.parts.take_logins();
+            self.on_logins();
             self.on_time();
             self.parts.report_changes();
         }
@@ -195,6 +196,25 @@ impl Service {
         if let Some((launch, found)) = self.parts.announced(announced) {
             let pid = announced.pid.as_raw_nonzero().get() as u32;
             self.launches.announced(launch, pid, found, &mut self.parts);
+        }
+    }
+
+    fn on_logins(&mut self) {
+        let SeatChanges { came, left } = self.parts.take_logins();
+        for uid in left {
+            // His home may have to be let go of.
+            if let Some(launch) = self.launches.launch_of(&login::key(uid)) {
+                tracing::debug!(uid, "a login is given up: its user has left");
+                self.happened(launch, StateEvent::Cancelled);
+            }
+        }
+        for uid in came {
+            match self.parts.begin_login(uid) {
+                Ok(BegunLogin { launch, pid, found }) => {
+                    self.launches.logged_in(launch, pid, found, &mut self.parts);
+                }
+                Err(why) => tracing::debug!(uid, "a login is left alone: {why}"),
+            }
         }
     }
 

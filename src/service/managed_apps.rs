@@ -11,6 +11,7 @@ use super::clock::{booted_s, now_s};
 use super::config::Config;
 use super::history::{Kind, LaunchRecord};
 use super::launch::LaunchPolicy;
+use super::login;
 use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
@@ -732,7 +733,10 @@ fn record_of(
         true => Added::User,
         false => Added::Owner,
     };
-    let mut record = Record::new(key.clone(), name, added, marks);
+    let mut record = match login::is_login(key) {
+        true => login::record(key.uid),
+        false => Record::new(key.clone(), name, added, marks),
+    };
     record.managed = Managed::with_profile(profile.class, &profile.history);
     Some(record)
 }

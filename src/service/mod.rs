@@ -30,6 +30,7 @@ mod late_reads;
 mod launch;
 mod launch_threads;
 mod located_executables;
+mod login;
 mod mailbox;
 mod managed_apps;
 mod marks;

@@ -2,6 +2,7 @@
 //! the calls reach them by the functions here; what launches ask of them is carried out in `outside`.
 
 mod assemble;
+mod logins;
 mod outside;
 mod stop;
 mod threads;
@@ -9,6 +10,7 @@ mod warming;
 mod watching;
 
 pub use assemble::{CannotWorkHere, Warnings, assemble};
+pub use logins::BegunLogin;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -28,6 +30,7 @@ use super::drive_probes::DriveProbes;
 use super::executables::ExecutableFinder;
 use super::late_reads::LateReads;
 use super::launch_threads::LaunchThreads;
+use super::login::Seats;
 use super::mailbox::Outbox;
 use super::managed_apps::ManagedApps;
 use super::own_commands::OwnCommands;
@@ -85,6 +88,8 @@ pub struct Parts {
     shield: LaunchShield,
     /// Reads likely apps ahead before they are launched.
     warm_up: WarmUp,
+    /// Who is at the system's seats.
+    seats: Seats,
     /// Makes profiles of those that were learned elsewhere.
     seed_search: SeedSearch,
     diagnostics: Diagnostics,

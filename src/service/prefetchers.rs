@@ -43,6 +43,24 @@ impl RunningThreads {
     }
 }
 
+/// Dropped when the prefetch of a launch ends, also if its thread cannot be started, or panics: by the thread, whose reads
+/// count as the launch's no longer.
+struct PrefetchEnd {
+    launch: u64,
+    /// Dead for others before they hear of the end.
+    alive: Option<Arc<()>>,
+    count_reads: ThreadNotice,
+    outbox: Outbox,
+}
+
+impl Drop for PrefetchEnd {
+    fn drop(&mut self) {
+        self.alive = None;
+        (self.count_reads)(false);
+        self.outbox.send(Message::Prefetched(self.launch));
+    }
+}
+
 /// The prefetch of a launch.
 struct RunningPrefetch {
     prefetch: Prefetch,
@@ -137,15 +155,15 @@ impl Prefetchers {
             // This program has packed it.
             decode(&packed).ok()
         };
-        // Dropped when the prefetch ends, also if its thread cannot be started, or panics.
         let alive = Arc::new(());
         let under_way = Arc::downgrade(&alive);
-        let outbox = self.outbox.clone();
-        let done = move || {
-            drop(alive);
-            count_reads(false);
-            outbox.send(Message::Prefetched(launch));
+        let end = PrefetchEnd {
+            launch,
+            alive: Some(alive),
+            count_reads,
+            outbox: self.outbox.clone(),
         };
+        let done = move || drop(end);
         let prefetch = Prefetch::start_then(load, options, done)?;
         self.threads.0.push((uid, any_threads));
         let running = RunningPrefetch {
@@ -183,7 +201,37 @@ impl Prefetchers {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
     use super::*;
+    use crate::service::mailbox::mailbox;
+
+    #[test]
+    fn the_end_of_a_thread_that_panics_is_told_and_its_reads_count_no_longer() {
+        let (outbox, inbox) = mailbox().unwrap();
+        let ended = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&ended);
+        let count_reads = move |is_thread_of_launch: bool| {
+            counted.fetch_add(usize::from(!is_thread_of_launch), Ordering::Relaxed);
+        };
+        let end = PrefetchEnd {
+            launch: 7,
+            alive: Some(Arc::new(())),
+            count_reads: Arc::new(count_reads),
+            outbox,
+        };
+        let options = PrefetchOptions::default();
+        let prefetch = Prefetch::start_then(|| panic!("meant"), options, move || drop(end));
+        let limit = Timespec::try_from(Duration::from_secs(60)).unwrap();
+        let fds = &mut [PollFd::from_borrowed_fd(inbox.fd(), PollFlags::IN)];
+        assert_eq!(poll(fds, Some(&limit)), Ok(1));
+        assert!(matches!(inbox.take()[..], [Message::Prefetched(7)]));
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
+        assert!(prefetch.unwrap().poll().is_none());
+    }
 
     #[test]
     fn threads_count_for_their_user_until_they_end() {

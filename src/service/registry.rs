@@ -52,6 +52,8 @@ pub enum Added {
     Discovered,
     /// A launcher announced it.
     Announced,
+    /// It stands for its user's logins.
+    Login,
     /// A profile of it was imported, or came with a package, and it was launched.
     Imported,
 }

@@ -164,8 +164,15 @@ impl SeedPlaces {
     }
 
     fn make(&self, again: bool, warnings: &mut Vec<String>) -> Result<(), String> {
-        let mut texts = self.texts(&self.state_dir.join(IMPORTED), warnings);
-        texts.extend(self.texts(&self.shipped_dir, warnings));
+        let imported = self.texts(&self.state_dir.join(IMPORTED), warnings);
+        let shipped = self.texts(&self.shipped_dir, warnings);
+        // The texts of a directory that cannot be read may be there all the same.
+        let are_all = imported.is_some() && shipped.is_some();
+        let texts: Vec<SeedText> = [imported, shipped]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
         if texts.is_empty() && self.store()?.is_none() {
             return Ok(());
         }
@@ -200,7 +207,7 @@ impl SeedPlaces {
                 }
             }
         }
-        for profile in stored.into_values() {
+        for profile in stored.into_values().filter(|_| are_all) {
             store
                 .remove(profile.app.key())
                 .map_err(|error| error.to_string())?;
@@ -274,17 +281,17 @@ impl SeedPlaces {
     }
 
     /// The texts of a directory, in the order of their names. What is not to be trusted or is no such text is left out, with
-    /// a warning.
-    fn texts(&self, dir: &Path, warnings: &mut Vec<String>) -> Vec<SeedText> {
+    /// a warning. `None`, with a warning, if the directory itself cannot be read or trusted.
+    fn texts(&self, dir: &Path, warnings: &mut Vec<String>) -> Option<Vec<SeedText>> {
         let names = match names(dir) {
             Ok(Some(names)) => names,
-            Ok(None) => return Vec::new(),
+            Ok(None) => return Some(Vec::new()),
             Err(why) => {
                 warnings.push(format!(
-                    "the profiles in {} are not used: {why}",
+                    "the profiles in {} are not looked at: {why}",
                     dir.display()
                 ));
-                return Vec::new();
+                return None;
             }
         };
         if names.len() > MOST_TEXTS {
@@ -305,7 +312,7 @@ impl SeedPlaces {
                 Err(why) => warnings.push(not_used(&path, &why)),
             }
         }
-        texts
+        Some(texts)
     }
 }
 
@@ -369,6 +376,7 @@ mod tests {
 
     use super::*;
     use crate::model::Ended;
+    use crate::profile::generate::sample;
 
     /// Places in a directory that nobody else may change, as far as its parents allow it.
     fn places() -> (TempDir, SeedPlaces) {
@@ -405,7 +413,7 @@ mod tests {
         fs::set_permissions(at("c.json"), Permissions::from_mode(0o666)).unwrap();
         symlink("a.json", at("d.json")).unwrap();
         let mut warnings = Vec::new();
-        let found = places.texts(&places.shipped_dir, &mut warnings);
+        let found = places.texts(&places.shipped_dir, &mut warnings).unwrap();
         let apps: Vec<&str> = found.iter().map(|text| text.profile.app.as_str()).collect();
         assert_eq!(apps, ["/usr/bin/a"]);
         let expected = [
@@ -418,7 +426,7 @@ mod tests {
             assert!(line.contains(name) && line.contains(why), "{line}");
         }
         fs::set_permissions(&places.shipped_dir, Permissions::from_mode(0o777)).unwrap();
-        assert!(places.texts(&places.shipped_dir, &mut warnings).is_empty());
+        assert!(places.texts(&places.shipped_dir, &mut warnings).is_none());
         assert_eq!(warnings.len(), expected.len() + 1);
     }
 
@@ -433,6 +441,26 @@ mod tests {
         assert_eq!(search.ended(), None);
         drop(second);
         assert!(search.begin(false).is_some());
+    }
+
+    #[test]
+    fn what_was_made_goes_with_its_text_and_stays_where_texts_cannot_be_read() {
+        let (_dir, places) = places();
+        let store = places.create_store().unwrap();
+        let seed = sample("/usr/bin/a");
+        store.save(&seed).unwrap();
+        let is_there = || store.load(seed.app.key()).unwrap().is_some();
+        let mode = |mode| {
+            let permissions = Permissions::from_mode(mode);
+            fs::set_permissions(&places.shipped_dir, permissions).unwrap();
+        };
+        mode(0o777);
+        let found = places.update(false, &Rules::builtin());
+        assert!(found.warnings[0].contains("not looked at"));
+        assert!(is_there());
+        mode(0o755);
+        places.update(false, &Rules::builtin());
+        assert!(!is_there());
     }
 
     #[test]

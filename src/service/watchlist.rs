@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use super::catalogue::Catalogue;
 use super::config::AutomaticConfig;
 use super::located_executables::PATH;
+use super::login::is_login;
 use super::marks::Marks;
 use super::registry::{Added, EVERY_USER, Record, Registry};
 use crate::apps::{Rules, desktop};
@@ -59,10 +60,32 @@ pub struct WatchedPrograms {
     pub to_learn: usize,
 }
 
+/// Apps that are managed from their first launch on: their records then, by id.
+#[derive(Default)]
+struct Candidates {
+    /// Those with .desktop entries.
+    in_menus: BTreeMap<String, Record>,
+    /// Those with profiles from elsewhere, which may be in menus, too.
+    seeded: BTreeMap<String, Record>,
+}
+
+impl Candidates {
+    /// The one of this id. A menu's name says more.
+    fn get(&self, id: &str) -> Option<&Record> {
+        self.in_menus.get(id).or_else(|| self.seeded.get(id))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Record> {
+        let seeded = self.seeded.iter();
+        let only_seeded = seeded.filter(|(id, _)| !self.in_menus.contains_key(*id));
+        let only_seeded = only_seeded.map(|(_, record)| record);
+        self.in_menus.values().chain(only_seeded)
+    }
+}
+
 /// The programs whose launches matter.
 pub struct Watchlist {
-    /// The records of programs with .desktop entries, or profiles from elsewhere, once they are managed, by id.
-    candidates: BTreeMap<String, Record>,
+    candidates: Candidates,
     /// Whether there may be candidates: entries that were looked for may be found when the mode is another one.
     takes_candidates: bool,
     /// Programs that have read much for a user, whose launches alone count.
@@ -73,7 +96,7 @@ impl Watchlist {
     /// A list without candidates.
     pub fn new() -> Self {
         Watchlist {
-            candidates: BTreeMap::new(),
+            candidates: Candidates::default(),
             takes_candidates: true,
             probation: BTreeMap::new(),
         }
@@ -82,8 +105,7 @@ impl Watchlist {
     /// The record of a user's app that is to be managed from now on because it has a .desktop entry, or a profile from
     /// elsewhere.
     pub fn new_record(&self, key: &UserApp) -> Option<Record> {
-        let candidate = self.candidates.get(&key.id)?;
-        Some(candidate.for_user(key.uid))
+        Some(self.candidates.get(&key.id)?.for_user(key.uid))
     }
 
     /// Whether the program is on probation for this user.
@@ -101,11 +123,7 @@ impl Watchlist {
         if !self.takes_candidates {
             return;
         }
-        self.candidates
-            .retain(|_, record| record.added == Added::Imported);
-        // A menu's name says more.
-        let by_id = |record: Record| (record.key.id.clone(), record);
-        self.candidates.extend(found.into_iter().map(by_id));
+        self.candidates.in_menus = by_id(found);
         self.end_probation_of_candidates();
     }
 
@@ -114,25 +132,20 @@ impl Watchlist {
         if !self.takes_candidates {
             return;
         }
-        self.candidates
-            .retain(|_, record| record.added != Added::Imported);
-        for record in found {
-            let id = record.key.id.clone();
-            self.candidates.entry(id).or_insert(record);
-        }
+        self.candidates.seeded = by_id(found);
         self.end_probation_of_candidates();
     }
 
     fn end_probation_of_candidates(&mut self) {
         let candidates = &self.candidates;
         self.probation
-            .retain(|key, _| !candidates.contains_key(&key.id));
+            .retain(|key, _| candidates.get(&key.id).is_none());
     }
 
     /// Removes all candidates, and takes no more: in manual mode, no app is managed that nobody has named.
     pub fn clear_candidates(&mut self) {
         self.takes_candidates = false;
-        self.candidates.clear();
+        self.candidates = Candidates::default();
         self.probation.clear();
     }
 
@@ -168,8 +181,8 @@ impl Watchlist {
         for record in records(registry, &self.candidates, &self.probation) {
             let (uid, marks) = (record.key.uid, &record.marks);
             let is_new = uid != EVERY_USER || !launched.contains(record.key.id.as_str());
-            let is_probed = self.is_on_probation(&record.key);
-            let recorded = record.is_to_learn() && is_new && !is_probed && may_learn(uid);
+            let is_awaited = !self.is_on_probation(&record.key) && !is_login(&record.key);
+            let recorded = record.is_to_learn() && is_new && is_awaited && may_learn(uid);
             to_learn += usize::from(recorded);
             let id = &record.key.id;
             // A script may be executed itself, too.
@@ -217,7 +230,7 @@ impl Watchlist {
         self.probation.len() < MOST_ON_PROBATION
             && of_user.count() < MOST_OF_A_USER
             && !self.probation.contains_key(key)
-            && !self.candidates.contains_key(&key.id)
+            && self.candidates.get(&key.id).is_none()
     }
 
     /// Puts a program on probation, of which a process had read much when it exited and which may become an app
@@ -276,13 +289,19 @@ impl Watchlist {
 /// The records of all apps that matter: a user's, those that are named for all users, candidates and those on probation.
 fn records<'a>(
     registry: &'a Registry,
-    candidates: &'a BTreeMap<String, Record>,
+    candidates: &'a Candidates,
     probation: &'a BTreeMap<UserApp, Probation>,
 ) -> impl Iterator<Item = &'a Record> {
     let on_probation = probation.values().map(|probation| &probation.record);
     (registry.records.values())
-        .chain(candidates.values())
+        .chain(candidates.all())
         .chain(on_probation)
+}
+
+/// Records by the ids of their apps.
+fn by_id(records: Vec<Record>) -> BTreeMap<String, Record> {
+    let by_id = |record: Record| (record.key.id.clone(), record);
+    records.into_iter().map(by_id).collect()
 }
 
 /// The apps with .desktop entries. Reads many files.
@@ -305,6 +324,7 @@ mod tests {
     use crate::model::DriveClass;
     use crate::policy::Managed;
     use crate::profile::generate::sample;
+    use crate::service::login;
     use crate::service::roots::Roots;
 
     fn catalogue() -> Catalogue {
@@ -392,6 +412,17 @@ mod tests {
     }
 
     #[test]
+    fn no_recorder_waits_for_a_login() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let login = login::record(USER);
+        assert!(login.is_to_learn());
+        registry.insert(login);
+        let watched = Watchlist::new().watched(&catalogue(), &registry, |_| true);
+        assert_eq!(watched, WatchedPrograms::default());
+    }
+
+    #[test]
     fn apps_with_profiles_from_elsewhere_are_candidates_beside_those_of_menus() {
         let mut watchlist = Watchlist::new();
         let seeded = |id| Record {
@@ -406,6 +437,9 @@ mod tests {
         watchlist.set_seeded_apps(vec![seeded("/a")]);
         assert_eq!(added(&watchlist, "/a"), Some(Added::Desktop));
         assert_eq!(added(&watchlist, "/b"), None);
+        // The menu does not have it any more, and the profile is still there.
+        watchlist.set_desktop_apps(Vec::new());
+        assert_eq!(added(&watchlist, "/a"), Some(Added::Imported));
         watchlist.clear_candidates();
         watchlist.set_seeded_apps(vec![seeded("/a")]);
         assert_eq!(added(&watchlist, "/a"), None);
@@ -566,7 +600,9 @@ mod tests {
         };
         let snap = UserApp::new(USER, "snap:x");
         registry.insert(Record::new(snap, String::new(), Added::Owner, marks));
-        let apps = watchlist().watched(&registry, |_| true).apps;
+        let apps = Watchlist::new()
+            .watched(&catalogue(), &registry, |_| true)
+            .apps;
         let names = [
             (watched(USER, "snap"), WatchedName::Launcher),
             (watched(USER, "x"), WatchedName::App { recorded: true }),

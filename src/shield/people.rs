@@ -41,13 +41,26 @@ impl People {
         self.users_logged_in().collect()
     }
 
+    /// Those of them who have a session at a seat of this system, in ascending order.
+    pub fn at_seats(&self) -> Vec<u32> {
+        let sessions = self.sessions().filter(|(_, text)| has_seat(text));
+        let mut users: Vec<u32> = sessions.map(|(uid, _)| uid).collect();
+        users.sort_unstable();
+        users
+    }
+
     fn users_logged_in(&self) -> impl Iterator<Item = u32> {
+        self.sessions().map(|(uid, _)| uid)
+    }
+
+    /// The people who are logged in, with what logind says of each.
+    fn sessions(&self) -> impl Iterator<Item = (u32, String)> {
         let users = fs::read_dir(&self.users).into_iter().flatten().flatten();
         users.filter_map(|user| {
             let uid = user.file_name().to_str()?.parse().ok();
             let uid = uid.filter(|&uid| is_person(uid))?;
             let text = fs::read_to_string(user.path()).ok()?;
-            is_logged_in(&text).then_some(uid)
+            is_logged_in(&text).then_some((uid, text))
         })
     }
 
@@ -80,8 +93,18 @@ impl People {
 
 /// Whether logind says that a user has a session.
 fn is_logged_in(text: &str) -> bool {
-    let state = text.lines().find_map(|line| line.strip_prefix("STATE="));
-    matches!(state, Some("active" | "online"))
+    matches!(value(text, "STATE"), Some("active" | "online"))
+}
+
+/// Whether a session of a user that is not being closed has a seat.
+fn has_seat(text: &str) -> bool {
+    value(text, "ONLINE_SEATS").is_some_and(|seats| !seats.is_empty())
+}
+
+/// What logind's file says under a name.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// The share of the last 10 s in which some task waited, in percent (Documentation/accounting/psi.rst).

@@ -15,6 +15,7 @@ mod homes;
 mod hostile;
 mod killed;
 mod launches;
+mod logins;
 mod look_ups;
 mod measured;
 mod missed;

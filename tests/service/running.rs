@@ -444,17 +444,31 @@ impl Running {
 
     /// Whether it reads something ahead just now, for a launch.
     pub fn reads_ahead(&self) -> bool {
-        self.has_thread("pf-prefetch")
+        !self.threads("pf-prefetch").is_empty()
     }
 
-    /// Whether it has a thread of this name just now.
-    pub fn has_thread(&self, wanted: &str) -> bool {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let names = fs::read_dir(tasks).unwrap().map(|task| {
+    /// What its threads of this name have read from drives so far, in bytes (proc_pid_io(5)).
+    pub fn bytes_read_by(&self, name: &str) -> u64 {
+        let threads = self.threads(name).into_iter();
+        let read = threads.map(|thread| {
             // One that has ended meanwhile has none.
-            fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+            let text = fs::read_to_string(thread.join("io")).unwrap_or_default();
+            let field = text
+                .lines()
+                .find_map(|line| line.strip_prefix("read_bytes: "));
+            field.map_or(0, |bytes| bytes.parse::<u64>().unwrap())
         });
-        names.into_iter().any(|name| name.trim_end() == wanted)
+        read.sum()
+    }
+
+    /// The directories in /proc of its threads of this name.
+    fn threads(&self, wanted: &str) -> Vec<PathBuf> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let named = tasks.map(|task| task.unwrap().path()).filter(|task| {
+            let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+            name.trim_end() == wanted
+        });
+        named.collect()
     }
 
     /// Kills it, as the kernel does when memory is short.

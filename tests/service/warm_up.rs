@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::running::{Image, Launched, Running, number};
 use crate::set_up;
@@ -18,16 +17,26 @@ const READ: &str = "read before its launch";
 const CHOSEN: &str = "apps to be read before their launches";
 
 /// A user who is logged in, as far as logind's files tell; he is not any more when this is dropped.
-struct LoggedIn(PathBuf);
+pub struct LoggedIn(PathBuf);
 
 impl LoggedIn {
-    fn new(uid: u32) -> LoggedIn {
+    /// Over a network.
+    pub fn new(uid: u32) -> LoggedIn {
+        LoggedIn::with(uid, "STATE=active\nONLINE_SEATS=\n")
+    }
+
+    /// At the machine itself.
+    pub fn at_seat(uid: u32) -> LoggedIn {
+        LoggedIn::with(uid, "STATE=active\nONLINE_SEATS=seat0\n")
+    }
+
+    fn with(uid: u32, text: &str) -> LoggedIn {
         let users = Path::new("/run/systemd/users");
         fs::create_dir_all(users).unwrap();
         let user = users.join(uid.to_string());
         // As logind does it: nobody finds half a file.
         let new = users.join(format!(".#{uid}"));
-        fs::write(&new, "STATE=active\n").unwrap();
+        fs::write(&new, text).unwrap();
         fs::rename(&new, &user).unwrap();
         LoggedIn(user)
     }
@@ -164,10 +173,15 @@ fn switched_off_nothing_is_read_before_launches() {
     let _user = LoggedIn::new(USER);
     let mut service = image.start();
     service.line(&["nothing is read before launches", "warm_up.enabled"]);
-    let said = service.listen(Duration::from_secs(3));
-    let looked = |line: &&String| line.contains(CHOSEN) || line.contains(READ);
-    assert_eq!(said.iter().find(looked), None);
+    // Occasions: a launch, its end, and a login.
     let line = launch(&image, &mut service);
     assert!(line.contains("kind=Prefetched"), "{line}");
+    let _other = LoggedIn::at_seat(USER + 1);
+    service.line(&["a login is left alone"]);
+    let line = launch_cold(&image, &mut service);
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    for looked in [CHOSEN, READ] {
+        assert!(service.heard(&[looked]).is_empty());
+    }
     service.stop();
 }

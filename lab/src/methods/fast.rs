@@ -87,9 +87,15 @@ impl Walk<'_> {
                 progress.report.data.entries += 1;
                 progress.report.data.pages += pages;
             }
-            Err(_) => {
-                let skipped = &mut progress.report.skipped;
-                skipped.entry(Skipped::Gone).or_default().entries += 1;
+            Err(error) => {
+                let why = match error {
+                    // Of the two last, a link has taken its place.
+                    Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::LOOP | Errno::XDEV => {
+                        Skipped::Gone
+                    }
+                    _ => Skipped::Refused,
+                };
+                progress.report.skipped.entry(why).or_default().entries += 1;
             }
         }
     }

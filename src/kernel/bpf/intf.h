@@ -61,6 +61,7 @@ struct pf_launch {
 	unsigned int uid;		/* whose launch it is; 0: root's, or not executed yet */
 	unsigned int noted_reads;	/* bios of the tree and its helpers that were to be noted (own_reads.h) */
 	unsigned int is_over;	/* 1: the tree's own reads are still noted, and nothing else of it counts */
+	unsigned int is_session;	/* 1: a login; what its tasks execute may be a launch of its own */
 };
 
 /* ---- what a launch reads itself (own_reads.h) ---- */

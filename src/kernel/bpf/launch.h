@@ -8,8 +8,8 @@
  * and again when it has succeeded.
  *
  * A launch begins with the task that executes the app. A program that a task of the tree executes is part
- * of the launch, whatever its name: wrappers are one launch with what they execute. User space ends a
- * launch.
+ * of the launch, whatever its name: wrappers are one launch with what they execute. A login alone is different: an app
+ * that one of its tasks executes is a launch of its own. User space ends a launch.
  */
 #ifndef PARALFETCH_LAUNCH_H
 #define PARALFETCH_LAUNCH_H
@@ -275,7 +275,7 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 static __always_inline struct pf_member *begin(struct scratch *s, struct task_struct *task, __u32 role,
 					       __u8 watch)
 {
-	struct pf_launch *launch = NULL;
+	struct pf_launch *launch = NULL, *left;
 	struct pf_member *m;
 	__u64 number = 0;
 	int i;
@@ -302,6 +302,10 @@ static __always_inline struct pf_member *begin(struct scratch *s, struct task_st
 	s->launch.uid = bpf_get_current_uid_gid();
 	*launch = s->launch;
 	__sync_fetch_and_add(&live_launches, 1);
+	/* A login's task leaves it, and so does one of a launch that is over. */
+	left = find_launch(m->launch);
+	if (left && is_tree(m->role))
+		__sync_fetch_and_add(&left->tasks, -1);
 	m->launch = number;
 	m->role = role;
 	m->execve_calls = 0;
@@ -343,7 +347,7 @@ static __always_inline void execve_called(struct scratch *s)
 	if (!(watch & PF_WATCH_APP))
 		return;
 	m = member_of(task);
-	if (m) {
+	if (m && !is_of_session(m)) {
 		/* Either execvp(3) tries the next entry of PATH, or a launch under way executes a program. */
 		if (m->execve_calls && m->execve_calls < PF_EXECVE_CALLS) {
 			m->execve_calls++;
@@ -496,6 +500,8 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 
 	if (m && is_tree(m->role))
 		tree_exec(task, m, old_pid);
+	if (m && is_of_session(m))
+		m = NULL;
 	if (!detects_launches || (m && !m->execve_calls))
 		return 0;
 	s = get_scratch();
@@ -550,7 +556,7 @@ int BPF_PROG(task_exited)
 	struct pf_launch *launch;
 	struct scratch *s;
 
-	if (detects_launches && (!m || launch_of(m)->is_over))
+	if (detects_launches && (!m || launch_of(m)->is_over || is_of_session(m)))
 		report_large_reader(task);
 	if (!m)
 		return 0;

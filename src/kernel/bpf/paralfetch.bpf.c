@@ -41,7 +41,8 @@
  * fork and clone; later execs change nothing. Each task of it says in its task-local storage which launch
  * it belongs to, by number, and which part it plays: the launcher that starts the app, a prefetcher, or
  * the app. When user space frees the slot, the number fits no slot any more, and the tasks belong to no launch.
- * A process that runs already is made a launch by marking it. There is one tree for everything: the
+ * A process that runs already is made a launch by marking it, and those of a user's cgroup are made a login, whose apps are
+ * launches of their own. There is one tree for everything: the
  * counts of a launch and its recording go by the same membership.
  *
  * A task that did not descend from the launch and works for it is told apart by its age and its user: a process

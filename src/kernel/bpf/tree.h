@@ -17,6 +17,9 @@
  * number it serves: the tasks of a launch that has ended are no members any more, without anyone having
  * to find them.
  *
+ * A login is a launch, too: of the processes that user space finds in the user's cgroup and marks, and of what grows
+ * from them. An app that one of them executes is a launch of its own, and its tasks leave the login.
+ *
  * A launch that is over may keep its slot for a while: what its tasks read later is noted. For all else they
  * are no members, so that what they execute may be a launch again.
  */
@@ -95,6 +98,12 @@ static __always_inline struct pf_member *member_of(struct task_struct *task)
 	struct pf_member *m = noted_member_of(task);
 
 	return m && !launch_of(m)->is_over ? m : NULL;
+}
+
+/* Whether the member of a launch under way is one of a login's. */
+static __always_inline bool is_of_session(const struct pf_member *m)
+{
+	return launch_of(m)->is_session;
 }
 
 /* The launch whose tree the task is in. */

@@ -12,6 +12,8 @@ use super::values::whole;
 pub struct WarmUpConfig {
     /// Whether anything is read at all.
     pub enabled: bool,
+    /// Whether what a login reads is learned, and read ahead at the next ones; only with `enabled`.
+    pub login: bool,
     /// Nothing must have happened for so many seconds.
     #[serde(deserialize_with = "whole::<_, 1, 3600>")]
     pub quiet_s: u64,
@@ -27,6 +29,7 @@ impl Default for WarmUpConfig {
     fn default() -> Self {
         WarmUpConfig {
             enabled: true,
+            login: true,
             // A desktop pauses for some seconds while it starts.
             quiet_s: 10,
             // Some ten apps.
@@ -38,6 +41,11 @@ impl Default for WarmUpConfig {
 }
 
 impl WarmUpConfig {
+    /// Whether logins are learned and read ahead.
+    pub fn reads_logins(&self) -> bool {
+        self.enabled && self.login
+    }
+
     /// For how long nothing must have happened.
     pub fn quiet(&self) -> Duration {
         Duration::from_secs(self.quiet_s)

@@ -22,6 +22,7 @@ use crate::service::dictionary::word;
 use crate::service::discovery::{check_named, is_public};
 use crate::service::history::{History, Typical};
 use crate::service::located_executables::PATH;
+use crate::service::login;
 use crate::service::managed_apps::{off_reason, reason_text};
 use crate::service::registry::{Added, EVERY_USER, Record, Registry};
 
@@ -306,6 +307,13 @@ pub(super) fn states<'a>(
     Ok(found.map(|key| state(&registry.records[&key])).collect())
 }
 
+/// Says of logins that they are left alone, by the configuration.
+pub(super) fn logins_are_off(apps: &mut [AppState]) {
+    for app in apps.iter_mut().filter(|app| app.app == login::ID) {
+        app.why = "logins are left alone: warm_up.login or warm_up.enabled is false".to_owned();
+    }
+}
+
 /// Adds what the history knows of the apps' launches.
 pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Vec<AppState>> {
     let waiting = |typical: Option<Typical>| typical.map(|typical| typical.waiting_us);
@@ -314,6 +322,8 @@ pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Ve
         let summary = history.summary(&key).map_err(ControlError::failed)?;
         let beside_writes = history.launches_beside_writes(&key);
         app.beside_writes = beside_writes.map_err(ControlError::failed)?;
+        let anticipated = history.anticipated(Some(key.uid), Some(&key.id));
+        (app.anticipated, app.anticipated_saved_us) = anticipated.map_err(ControlError::failed)?;
         app.waiting_with_us = waiting(summary.with);
         app.waiting_without_us = waiting(summary.without);
         let took = |typical: Option<Typical>| typical?.duration_us;
@@ -333,6 +343,25 @@ mod tests {
 
     /// A user who has no file in these tests.
     const STRANGER: u32 = 54_321;
+
+    #[test]
+    fn logins_that_are_left_alone_say_so_and_no_app_does() {
+        let of_app = Record::new(
+            UserApp::new(STRANGER, "/a"),
+            "A".into(),
+            Added::Desktop,
+            Marks::default(),
+        );
+        let records = [login::record(STRANGER), of_app];
+        let mut apps: Vec<AppState> = records
+            .iter()
+            .map(|record| state_of(record, None))
+            .collect();
+        assert_eq!((&*apps[0].name, &*apps[0].added_by), ("login", "login"));
+        logins_are_off(&mut apps);
+        assert!(apps[0].why.contains("warm_up.login"), "{apps:?}");
+        assert_eq!(apps[1].why, "");
+    }
 
     #[test]
     fn users_manage_programs_of_their_own_and_no_tools_nor_what_cannot_be_seen() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::apps::{add_times, find, id_of, manage, new_record, states};
+use super::apps::{add_times, find, id_of, logins_are_off, manage, new_record, states};
 use super::{Answer, AppState, ControlError, LaunchRecord, ServiceCalls};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
@@ -52,7 +52,10 @@ impl ServiceFiles {
 
 impl ServiceCalls for ServiceFiles {
     fn apps(&self, user: Option<u32>, app: Option<&str>) -> Answer<Vec<AppState>> {
-        let apps = states(&self.registry()?, user, app, |_| None)?;
+        let mut apps = states(&self.registry()?, user, app, |_| None)?;
+        if !self.config()?.warm_up.reads_logins() {
+            logins_are_off(&mut apps);
+        }
         match self.history()? {
             Some(history) => add_times(apps, &history),
             None => Ok(apps),

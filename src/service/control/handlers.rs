@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::apps::{add_times, find, id_of, manage, new_record, states};
+use super::apps::{add_times, find, id_of, logins_are_off, manage, new_record, states};
 use super::{
     Answer, AppState, Control, ControlError, LaunchRecord, ProfileData, Reply, ShieldSummary,
     Status,
@@ -48,7 +48,7 @@ impl Control for Service {
         self.with_history(reply, move |history| {
             let launches = history.map(|history| history.prefetched_cold(user));
             let launches = launches.transpose().map_err(ControlError::failed)?;
-            let anticipated = history.map(|history| history.anticipated(user));
+            let anticipated = history.map(|history| history.anticipated(user, None));
             let anticipated = anticipated.transpose().map_err(ControlError::failed)?;
             let (anticipated, anticipated_saved_us) = anticipated.unwrap_or_default();
             Ok(Status {
@@ -62,7 +62,15 @@ impl Control for Service {
 
     fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
         let managed = self.parts.apps();
-        match states(&managed.registry, user, app, |key| managed.profile(key)) {
+        let reads_logins = self.parts.config().warm_up.reads_logins();
+        let apps = states(&managed.registry, user, app, |key| managed.profile(key));
+        let apps = apps.map(|mut apps| {
+            if !reads_logins {
+                logins_are_off(&mut apps);
+            }
+            apps
+        });
+        match apps {
             Ok(apps) => self.with_history(reply, move |history| match history {
                 Some(history) => add_times(apps, history),
                 None => Ok(apps),

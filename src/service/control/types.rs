@@ -18,7 +18,8 @@ pub struct AppState {
     /// Real user id of whom launches it; 4294967295 for an app that the administrator has named for all users.
     #[serde(with = "member")]
     pub uid: u32,
-    /// What identifies it: an absolute path, or `launcher:name`, such as `flatpak:org.gimp.GIMP` or `announced:NAME`.
+    /// What identifies it: an absolute path, or `launcher:name`, such as `flatpak:org.gimp.GIMP` or `announced:NAME`;
+    /// `login:session` for its user's logins.
     #[serde(with = "member")]
     pub app: String,
     /// Its name for people.
@@ -33,8 +34,8 @@ pub struct AppState {
     #[serde(with = "member")]
     pub why: String,
     /// Why it is managed: `user` (the administrator named it, or it was learned by hand), `owner` (its user named it),
-    /// `desktop` (it has a .desktop entry), `discovered` (it turned out large and slow), `announced`, or
-    /// `imported` (a profile of it was, or came with a package).
+    /// `desktop` (it has a .desktop entry), `discovered` (it turned out large and slow), `announced`,
+    /// `login` (it stands for its user's logins), or `imported` (a profile of it was, or came with a package).
     #[serde(with = "member")]
     pub added_by: String,
     /// Launches that the service has seen.
@@ -67,6 +68,12 @@ pub struct AppState {
     /// known.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub gain_percent: Option<i32>,
+    /// Launches in the history whose data were read before they began.
+    #[serde(with = "member")]
+    pub anticipated: u64,
+    /// What these have saved, in microseconds, as far as it is known.
+    #[serde(with = "member")]
+    pub anticipated_saved_us: u64,
     /// Launches in the history whose drive was shielded from other programs' writes.
     #[serde(with = "member")]
     pub beside_writes: u64,

@@ -62,13 +62,17 @@ impl History {
         Ok(counts.first().map_or(0, |count| count.unsigned_abs()))
     }
 
-    /// How many launches were anticipated, of one user or of all, and what that has saved as far as it is known, in
-    /// microseconds.
-    pub fn anticipated(&self, uid: Option<u32>) -> Result<(u64, u64), HistoryError> {
+    /// How many launches were anticipated, of one user or of all, of one app or of all, and what that has saved as far as
+    /// it is known, in microseconds.
+    pub fn anticipated(
+        &self,
+        uid: Option<u32>,
+        app: Option<&str>,
+    ) -> Result<(u64, u64), HistoryError> {
         let sums: Vec<(i64, i64)> = self.select(
             "SELECT count(*), coalesce(sum(saved_us), 0) FROM launches
-                WHERE (?1 IS NULL OR uid = ?1) AND kind = 'anticipated'",
-            params![uid],
+                WHERE (?1 IS NULL OR uid = ?1) AND (?2 IS NULL OR app = ?2) AND kind = 'anticipated'",
+            params![uid, app],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         let sum = sums.first().copied().unwrap_or_default();

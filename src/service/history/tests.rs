@@ -507,7 +507,7 @@ fn launches_beside_writes_are_counted() {
 fn anticipated_launches_are_counted_with_what_they_saved_as_far_as_it_is_known() {
     let (_dir, path) = place();
     let mut history = open(&path, LIMITS);
-    assert_eq!(history.anticipated(None).unwrap(), (0, 0));
+    assert_eq!(history.anticipated(None, None).unwrap(), (0, 0));
     let of = |uid, kind, saved_us| LaunchRecord {
         uid,
         kind,
@@ -521,8 +521,19 @@ fn anticipated_launches_are_counted_with_what_they_saved_as_far_as_it_is_known()
         of(USER, Kind::Prefetched, None),
     ];
     history.add(&launches).expect("added");
-    assert_eq!(history.anticipated(Some(USER)).unwrap(), (2, 300));
-    assert_eq!(history.anticipated(None).unwrap(), (3, 305));
+    let other_app = LaunchRecord {
+        app: "/b".to_owned(),
+        ..of(USER, Kind::Anticipated, Some(20))
+    };
+    history.add(&[other_app]).expect("added");
+    for (uid, app, expected) in [
+        (Some(USER), Some("/a"), (2, 300)),
+        (Some(USER), None, (3, 320)),
+        (None, Some("/a"), (3, 305)),
+        (None, None, (4, 325)),
+    ] {
+        assert_eq!(history.anticipated(uid, app).unwrap(), expected);
+    }
 }
 
 #[test]

@@ -59,6 +59,16 @@ fn a_users_launch_of_an_app_is_one_job_and_no_other_users() {
 }
 
 #[test]
+fn a_launch_under_way_is_found_by_its_app_and_user() {
+    let mut scene = Scene::with_profiles(&[]);
+    scene.call(7, APP, Plan::Leave);
+    let of = |scene: &Scene, uid| scene.launches.launch_of(&UserApp::new(uid, APP));
+    assert_eq!((of(&scene, USER), of(&scene, USER + 1)), (Some(7), None));
+    scene.end(7, StateEvent::Cancelled);
+    assert_eq!(of(&scene, USER), None);
+}
+
+#[test]
 fn a_user_who_launches_many_apps_at_once_leaves_room_for_others() {
     let mut scene = Scene::with_profiles(&[]);
     let most = MOST_OF_A_USER as u64;

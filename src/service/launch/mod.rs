@@ -31,6 +31,9 @@ pub enum Beginning {
     Execve,
     /// An announcement. Nothing is recorded before that.
     Announced,
+    /// A session at a seat of the system. It goes on for seconds: what is read while a recorder is made ready for it is not
+    /// missed.
+    Login,
 }
 
 /// The seam between the life of launches and the system: what launches need of it. The real side is

@@ -98,6 +98,13 @@ impl Launches {
         !self.followed.is_empty()
     }
 
+    /// The launch of this app that is under way.
+    pub fn launch_of(&self, key: &UserApp) -> Option<u64> {
+        let mut followed = self.followed.values();
+        let found = followed.find(|followed| followed.start.key == *key)?;
+        Some(found.number)
+    }
+
     /// Whether this launch is followed.
     pub fn follows(&self, launch: u64) -> bool {
         self.followed.contains_key(&launch)
@@ -172,6 +179,18 @@ impl Launches {
         outside: &mut impl Outside,
     ) {
         self.begin(launch, pid, found, Beginning::Announced, outside);
+        self.happened(launch, StateEvent::Executed, outside);
+    }
+
+    /// A user has logged in: a process of his is the first of the launch.
+    pub fn logged_in(
+        &mut self,
+        launch: u64,
+        pid: u32,
+        found: FoundApp,
+        outside: &mut impl Outside,
+    ) {
+        self.begin(launch, pid, found, Beginning::Login, outside);
         self.happened(launch, StateEvent::Executed, outside);
     }
 

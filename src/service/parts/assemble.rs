@@ -23,6 +23,7 @@ use crate::service::drive_probes::DriveProbes;
 use crate::service::executables::ExecutableFinder;
 use crate::service::late_reads::LateReads;
 use crate::service::launch_threads::LaunchThreads;
+use crate::service::login::Seats;
 use crate::service::mailbox::Outbox;
 use crate::service::managed_apps::ManagedApps;
 use crate::service::own_commands::OwnCommands;
@@ -38,6 +39,7 @@ use crate::service::waits::WaitSwitch;
 use crate::service::warm_up::WarmUp;
 use crate::service::watchlist::Watchlist;
 use crate::service::worker::Worker;
+use crate::shield::People;
 
 /// What could not be had at the start, which the service does without.
 #[derive(Default)]
@@ -154,6 +156,7 @@ pub fn assemble(
         watchlist: Watchlist::new(),
         shield,
         warm_up,
+        seats: Seats::new(People::default()),
         seed_search: SeedSearch::default(),
         bus: None,
         worker,

@@ -20,6 +20,7 @@ use crate::service::launch::{
     Beginning, FollowedLaunch, LaunchPolicy, LaunchStart, Outside, StateAction,
 };
 use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
+use crate::service::login;
 use crate::service::marks::Marks;
 use crate::service::message::Message;
 use crate::service::missed::{EndedLaunch, Missed, late_reads};
@@ -134,6 +135,7 @@ impl Outside for Parts {
         let is_recorded = match beginning {
             Beginning::Execve => self.recorders.is_claimed(launch),
             Beginning::Announced => self.recorders.is_ready(),
+            Beginning::Login => self.recorders.can_record(),
         };
         policy.is_recorded =
             is_recorded && policy.plan == Plan::Learn && self.recorders.has_share(found.key.uid);
@@ -331,7 +333,9 @@ impl Parts {
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
         };
-        let recorded = self.recorders.record(job, late);
+        // A login goes on for seconds: the recorder that waits is for apps.
+        let takes_any = late || login::is_login(&start.key);
+        let recorded = self.recorders.record(job, takes_any);
         // There may be another app to learn.
         let kept = self.recorders.keep_as_many();
         let taken = matches!(recorded, Ok(true));
@@ -371,13 +375,15 @@ impl Parts {
     }
 
     /// Has what the app of a launch that is over reads later noted for a while. False if that is of no use: it has no profile
-    /// that takes anything in, nothing of it runs, or it was ended by its time limit.
+    /// that takes anything in, nothing of it runs, it was ended by its time limit, or it is a login.
     fn listen_on(&mut self, launch: &FollowedLaunch) -> bool {
         let (start, counts) = (&launch.start, &launch.figures.counts);
         let profile = self.apps.profiles.get(&start.key);
         let is_live = profile.is_some_and(|profile| profile.learned_live.is_some());
         let is_past_limit = Clocks::now().monotonic_ns >= start.limits.last_ns(counts.start_ns);
-        if !is_live || counts.tasks == 0 || is_past_limit {
+        // What the processes of a desktop read from then on is what its user does.
+        let goes_on = login::is_login(&start.key);
+        if goes_on || !is_live || counts.tasks == 0 || is_past_limit {
             return false;
         }
         let over = OverLaunch {

@@ -13,11 +13,12 @@ use crate::profile::decode;
 use crate::service::cached_profile::CachedProfile;
 use crate::service::clock::{booted_s, now_s};
 use crate::service::config::WarmUpConfig;
+use crate::service::login::SeatChanges;
 use crate::service::mailbox::Outbox;
 use crate::service::message::Message;
 use crate::service::own_process::{release_heap, start_behind};
 use crate::service::warm_up::{
-    Allowed, LikelyApps, WarmUpAction, WarmUpEvent, WarmUpOccasion, likely_apps,
+    Allowed, LikelyApps, OccasionNews, WarmUpAction, WarmUpEvent, WarmUpOccasion, likely_apps,
 };
 
 /// What a read request of a cold launch costs, in microseconds, where nothing is known of its app's cold launches: that of
@@ -80,15 +81,20 @@ impl Parts {
         }
     }
 
-    /// Takes logins, logouts and ends of a suspend.
-    pub fn take_logins(&mut self) {
-        match self.warm_up.news() {
-            Ok(events) => events.into_iter().for_each(|event| self.warm_up(event)),
-            Err(error) => {
-                self.warn(format!(
-                    "logins or ends of a suspend are not heard of: {error}"
-                ));
-            }
+    /// Takes logins, logouts and ends of a suspend. Returns who came to a seat of the system, and who left.
+    pub fn take_logins(&mut self) -> SeatChanges {
+        let news = self.warm_up.news().unwrap_or_else(|error| {
+            self.warn(format!(
+                "logins or ends of a suspend are not heard of: {error}"
+            ));
+            OccasionNews::default()
+        });
+        for event in news.events {
+            self.warm_up(event);
+        }
+        match news.may_be_login {
+            true => self.seats.changes(),
+            false => SeatChanges::default(),
         }
     }
 

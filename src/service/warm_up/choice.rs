@@ -7,10 +7,11 @@ use super::power::battery_percent;
 use crate::drive::{Memory, SpinningDisks, Sysfs};
 use crate::model::UserApp;
 use crate::policy::likely::{PastLaunch, probabilities};
-use crate::process::limits_reads;
+use crate::process::is_limited;
 use crate::service::clock::{now_s, utc_offset_s};
 use crate::service::config::WarmUpConfig;
 use crate::service::history::History;
+use crate::service::login;
 use crate::shield::People;
 
 /// Launches of one user, the last ones, from which is told what he launches next: some months.
@@ -81,9 +82,7 @@ impl Surroundings {
     /// Whether a user's sessions may not read as much as they like (`io.max`): reading for them would not keep to that.
     fn is_limited(&self, uid: u32) -> bool {
         let slice = self.people.slices.join(format!("user-{uid}.slice"));
-        [&slice, &self.people.slices].into_iter().any(|directory| {
-            std::fs::read_to_string(directory.join("io.max")).is_ok_and(|text| limits_reads(&text))
-        })
+        is_limited(&slice) || is_limited(&self.people.slices)
     }
 }
 
@@ -102,7 +101,9 @@ pub fn likely_apps(users: &[u32], history: &History) -> Vec<(UserApp, f64)> {
 
 fn likely_of_user(uid: u32, launches: Vec<(String, u64)>) -> Vec<(UserApp, f64)> {
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
-    let mut past = Vec::with_capacity(launches.len());
+    let mut past = Vec::new();
+    // Who is logged in does not log in next.
+    let launches = launches.into_iter().filter(|(app, _)| app != login::ID);
     for (app, at_s) in launches {
         let next = numbers.len() as u32;
         let app = *numbers.entry(app).or_insert(next);
@@ -161,6 +162,11 @@ mod tests {
         write(&dir, "slices/user-1001.slice/io.max", limit);
         let allowed = surroundings.allow().unwrap();
         assert_eq!((allowed.users, allowed.budget), (vec![1000], 1 << 20));
+        // What cannot be read may be a limit.
+        fs::create_dir_all(dir.path().join("slices/user-1000.slice/io.max")).unwrap();
+        assert!(surroundings.allow().is_err());
+        fs::remove_dir(dir.path().join("slices/user-1000.slice/io.max")).unwrap();
+        assert!(surroundings.allow().is_ok());
         write(&dir, "slices/io.max", limit);
         assert!(surroundings.allow().is_err());
     }
@@ -182,8 +188,10 @@ mod tests {
         let now_s = now_s();
         let launches = (0..20).map(|day| ("/usr/bin/gimp".to_owned(), now_s - day * 86_400));
         let once = ("/usr/bin/once".to_owned(), now_s - 19 * 86_400);
-        let launches: Vec<_> = launches.chain([once]).collect();
+        let logins = (0..40).map(|day| (login::ID.to_owned(), now_s - day * 43_200));
+        let launches: Vec<_> = launches.chain([once]).chain(logins).collect();
         let likely = likely_of_user(1000, launches);
+        assert_eq!(likely.len(), 2, "{likely:?}");
         assert_eq!(likely[0].0, UserApp::new(1000, "/usr/bin/gimp"));
         assert!(likely[0].1 > 0.5, "{likely:?}");
     }

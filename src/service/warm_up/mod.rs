@@ -39,6 +39,15 @@ struct RunningRead {
     prefetch: Prefetch,
 }
 
+/// What was heard.
+#[derive(Default)]
+pub struct OccasionNews {
+    /// What it is for the reading ahead before launches.
+    pub events: Vec<WarmUpEvent>,
+    /// Whether logind has written something anew.
+    pub may_be_login: bool,
+}
+
 /// The reading ahead before launches.
 pub struct WarmUp {
     state: WarmUpState,
@@ -91,11 +100,13 @@ impl WarmUp {
     ///
     /// # Errors
     /// When they cannot be heard of any more.
-    pub fn news(&mut self) -> io::Result<Vec<WarmUpEvent>> {
+    pub fn news(&mut self) -> io::Result<OccasionNews> {
         let mut events = Vec::new();
+        let mut may_be_login = false;
         for occasion in self.occasions.take()? {
             match occasion {
                 WarmUpOccasion::Login => {
+                    may_be_login = true;
                     let there = self.people.logged_in();
                     events.extend(login_events(&self.logged_in, &there));
                     self.logged_in = there;
@@ -103,7 +114,10 @@ impl WarmUp {
                 occasion => events.push(WarmUpEvent::Occasion(occasion)),
             }
         }
-        Ok(events)
+        Ok(OccasionNews {
+            events,
+            may_be_login,
+        })
     }
 
     /// Takes what happens; returns what is to be done, in this order.
