@@ -167,11 +167,11 @@ fn a_login_is_learned_and_read_ahead_at_the_next_and_its_apps_are_launches_of_th
     let profile = image.root.show(ID);
     assert_eq!(pages_of(&profile, "/data/15").len(), PAGES, "{profile}");
     assert!(pages_of(&profile, "/data/25").is_empty(), "{profile}");
-    let list = image.paralfetch(&["list", "--json"]);
-    let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
-    let logins = list.as_array().unwrap().iter();
-    let logins = logins.filter(|app| app["service"]["added_by"] == "login");
-    assert_eq!(logins.count(), 1, "{list}");
+    let stats = image.paralfetch(&["stats", "--json"]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    let logins = stats["apps"].as_array().unwrap().iter();
+    let logins = logins.filter(|app| app["added_by"] == "login" && app["name"] == "login");
+    assert_eq!(logins.count(), 1, "{stats}");
 }
 
 #[test]
