@@ -101,7 +101,7 @@ impl Managed {
         self.gain.typical()
     }
 
-    /// Launches are timed by another completion page from now on.
+    /// Launches are timed by other completion pages from now on.
     pub fn timed_anew(&mut self) {
         self.gain.timed_anew();
     }

@@ -307,7 +307,7 @@ impl ManagedApps {
         is_whole: bool,
     ) {
         let (class, history) = (profile.class, profile.history.clone());
-        let (pages, completion) = (profile.learned_live, profile.completion);
+        let (pages, completion) = (profile.learned_live, profile.completion.clone());
         let before = self.profiles.insert(key.clone(), profile);
         if before.is_some_and(|before| before.completion != completion)
             && let Some(record) = self.registry.records.get_mut(key)

@@ -535,3 +535,36 @@ fn data_files(profile: &Profile) -> BTreeSet<String> {
         .filter(|path| path.starts_with("/data/"))
         .collect()
 }
+
+/// The file that is read last in the launch that is learned is read in no other.
+#[test]
+fn the_time_of_a_launch_is_told_though_it_leaves_out_what_the_learned_one_read_last() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let path = |name: &str| image.root.path().join(name);
+    fs::copy(path("data/0"), path("last")).unwrap();
+    fs::write(path("background"), "").unwrap();
+    image.script(
+        "app",
+        "if [ -e /background ]; then cat /data/* /last; else cat /data/*; fi",
+    );
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    fs::remove_file(path("background")).unwrap();
+    for _ in 0..2 {
+        image.launch_cold(&mut service, "app");
+    }
+    service.stop();
+    let profile = image.root.show("app");
+    let pages = profile["completion"].as_array().unwrap();
+    assert!(pages.len() > 1, "{pages:?}");
+    let stats = image.paralfetch(&["stats", "--json", &image.id("app")]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    let launches = stats["launches"].as_array().unwrap();
+    assert_eq!(launches.len(), 3, "{stats}");
+    for launch in launches {
+        assert!(launch["duration_us"].is_u64(), "{launch}");
+    }
+}

@@ -7,7 +7,7 @@ use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::learn::{LiveJob, MissedReads};
 use crate::model::{LaunchCounts, UserApp};
-use crate::policy::{ColdLaunch, CompletionPage, LaunchFigures, Observation, Plan, Warmth};
+use crate::policy::{ColdLaunch, Completion, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{Clocks, TaskState, thread_states};
 use crate::service::control::ServiceSignal;
@@ -74,8 +74,8 @@ impl Outside for Parts {
             }
             StateAction::WatchCompletion => {
                 let profile = self.apps.profile(&launch.start.key);
-                if let Some(page) = profile.and_then(|profile| profile.completion) {
-                    self.kernel.set_completion(number, page);
+                if let Some(profile) = profile {
+                    self.kernel.set_completion(number, &profile.completion);
                 }
             }
             StateAction::CountWaits => {
@@ -289,12 +289,11 @@ impl Parts {
             return;
         };
         launch.figures.schedule_bytes = recorded.cached.bytes;
-        launch.figures.learned_page = Some(match recorded.cached.completion {
-            Some(_) if self.kernel.sees_completion() => {
-                let used_ns = recorded.learned.summary.page_used_ns;
-                used_ns.map_or(CompletionPage::Unused, CompletionPage::Used)
-            }
-            _ => CompletionPage::None,
+        let has_pages = !recorded.cached.completion.is_empty() && self.kernel.sees_completion();
+        launch.figures.learned_completion = Some(match recorded.learned.summary.completed_ns {
+            _ if !has_pages => Completion::None,
+            Some(at_ns) => Completion::At(at_ns),
+            None => Completion::Missed,
         });
         let counted = alone && launch.figures.counts.waits_counted;
         let cold = counted && launch.figures.warmth() == Warmth::Cold;
