@@ -17,7 +17,7 @@ use super::registry::{Added, EVERY_USER, Record, Registry};
 use super::reschedule::{Rescheduled, extend, refresh, reschedule, schedule_for_drives};
 use super::told_gains::ToldGains;
 use super::worker::Jobs;
-use crate::apps::Rules;
+use crate::apps::{Rules, desktop};
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
@@ -807,6 +807,7 @@ pub fn off_reason(off: Off) -> String {
             delay_us as f64 / 1e3
         ),
         Off::NothingToLearn => "nothing could be learned from its launches".to_owned(),
+        Off::StartsOthers => desktop::STARTS_OTHERS.to_owned(),
     }
 }
 

@@ -10,6 +10,7 @@ use super::missed::{EndedLaunch, Missed};
 use super::registry::Record;
 use super::seeds::FoundSeeds;
 use super::warm_up::LikelyApps;
+use super::watchlist::FoundEntries;
 use crate::kernel::CountingWaits;
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
@@ -64,7 +65,7 @@ pub enum Message {
     /// The profiles that were learned elsewhere.
     Seeds(FoundSeeds),
     /// The apps with .desktop entries.
-    DesktopApps(Vec<Record>),
+    DesktopApps(FoundEntries),
     /// Drives were measured, or not.
     DrivesProbed(ProbesEnded),
     /// Where the executables of the apps are.

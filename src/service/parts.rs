@@ -38,7 +38,7 @@ use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
 use super::warm_up::WarmUp;
 use super::watchdog::WatchedThread;
-use super::watchlist::{Watchlist, desktop_apps};
+use super::watchlist::{FoundEntries, Watchlist, desktop_apps};
 use super::worker::Worker;
 use crate::drive::Elevators;
 use crate::fs::blockdev;
@@ -340,8 +340,18 @@ impl Parts {
     }
 
     /// The .desktop entries were found.
-    pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
-        self.watchlist.set_desktop_apps(found);
+    pub fn set_desktop_apps(&mut self, found: FoundEntries) {
+        self.watchlist.set_desktop_apps(found.apps);
+        self.watchlist.set_starters(found.starters);
+        let records = self.apps.registry.records.iter();
+        let starters = records.filter(|(key, record)| {
+            let is_off = matches!(record.managed.phase(), Phase::Disabled { .. });
+            self.watchlist.is_starter(&key.id) && !is_off
+        });
+        let starters: Vec<UserApp> = starters.map(|(key, _)| key.clone()).collect();
+        for key in starters {
+            self.observe(&key, &Observation::StartsOthers);
+        }
         self.watch_for_launches();
     }
 

@@ -6,7 +6,7 @@
 //! hours of work. So its next launches are followed, with nothing done for them, and what they read and wait
 //! for until they are quiet decides.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 
 use super::catalogue::Catalogue;
@@ -70,6 +70,8 @@ pub struct Watchlist {
     candidates: BTreeMap<String, Record>,
     /// Whether there may be candidates: entries that were looked for may be found when the mode is another one.
     takes_candidates: bool,
+    /// Paths of programs that are no apps, since they start another one by each of their entries in the menus.
+    starters: BTreeSet<String>,
     /// Programs that have read much for a user, whose launches alone count.
     probation: BTreeMap<UserApp, Probation>,
 }
@@ -81,6 +83,7 @@ impl Watchlist {
             catalogue,
             candidates: BTreeMap::new(),
             takes_candidates: true,
+            starters: BTreeSet::new(),
             probation: BTreeMap::new(),
         }
     }
@@ -90,6 +93,17 @@ impl Watchlist {
     pub fn new_record(&self, key: &UserApp) -> Option<Record> {
         let candidate = self.candidates.get(&key.id)?;
         Some(candidate.for_user(key.uid))
+    }
+
+    /// From now on, these programs are no apps.
+    pub fn set_starters(&mut self, starters: BTreeSet<String>) {
+        self.probation.retain(|key, _| !starters.contains(&key.id));
+        self.starters = starters;
+    }
+
+    /// Whether the program of this path is no app, since it starts others.
+    pub fn is_starter(&self, id: &str) -> bool {
+        self.starters.contains(id)
     }
 
     /// Whether the program is on probation for this user.
@@ -227,6 +241,7 @@ impl Watchlist {
         let marks = Marks {
             names: vec![name.clone()],
             ..Marks::default()
+            && !self.is_starter(&key.id)
         };
         let probation = Probation {
             record: Record::new(key.clone(), name, Added::Discovered, marks),
@@ -283,7 +298,7 @@ fn records<'a>(
 }
 
 /// The apps with .desktop entries. Reads many files.
-pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
+pub fn desktop_apps(rules: &Rules) -> FoundEntries {
     let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
     let record = |entry: desktop::MenuEntry| match entry.app {
         Ok(app) => Record::of_installed(&app.identity, app.name, &app.names, Added::Desktop),
@@ -292,8 +307,21 @@ pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
             None
         }
     };
-    entries.into_iter().filter_map(record).collect()
+    let starters = entries.iter().filter_map(|entry| entry.starter.as_ref());
+    let starters = starters.filter_map(|program| Some(program.to_str()?.to_owned()));
+    FoundEntries {
+        starters: starters.collect(),
+        apps: entries.into_iter().filter_map(record).collect(),
+    }
 }
+/// What the .desktop entries show.
+pub struct FoundEntries {
+    /// The apps.
+    pub apps: Vec<Record>,
+    /// Paths of programs that start another app by each of their entries.
+    pub starters: BTreeSet<String>,
+}
+
 
 #[cfg(test)]
 mod tests {
@@ -428,6 +456,17 @@ mod tests {
         registry.insert(desktop("/usr/bin/b").for_user(USER));
         registry.insert(desktop("/usr/bin/c").for_user(USER + 1));
         watchlist.refresh(&registry);
+    #[test]
+    fn a_program_that_starts_others_is_not_put_on_probation() {
+        let mut watchlist = watchlist();
+        assert!(watchlist.begin_probation(&app("/usr/bin/starter")));
+        watchlist.set_starters(["/usr/bin/starter".to_owned()].into());
+        assert!(!watchlist.is_on_probation(&app("/usr/bin/starter")));
+        assert!(!watchlist.begin_probation(&app("/usr/bin/starter")));
+        assert!(watchlist.is_starter("/usr/bin/starter") && !watchlist.is_starter("/usr/bin/a"));
+        assert!(watchlist.begin_probation(&app("/usr/bin/a")));
+    }
+
         let left: Vec<&str> = watchlist.probation.keys().map(|key| &*key.id).collect();
         assert_eq!(left, ["/usr/bin/c"]);
     }

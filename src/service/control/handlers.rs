@@ -8,6 +8,7 @@ use super::{
     Answer, AppState, Control, ControlError, LaunchRecord, ProfileData, Reply, ShieldSummary,
     Status,
 };
+use crate::apps::desktop;
 use crate::model::UserApp;
 use crate::policy::likely::Worth;
 use crate::policy::{Phase, PhaseRequest};
@@ -250,6 +251,13 @@ impl Service {
             let why = "as many apps are managed as may be (automatic.max_apps): `paralfetch forget` one, or have \
                        the administrator enable this one";
             return Err(ControlError::Refused(why.to_owned()));
+        }
+        let is_starter = |key: &UserApp| self.parts.watchlist.is_starter(&key.id);
+        if request != PhaseRequest::Disable
+            && let Some(key) = found.iter().find(|key| is_starter(key))
+        {
+            let why = format!("{}: {}", key.id, desktop::STARTS_OTHERS);
+            return Err(ControlError::Refused(why));
         }
         let registry = &mut self.parts.apps.registry;
         let apps = manage(registry, user, is_administrator, found, new);
