@@ -16,6 +16,7 @@ use rustix::fs::FileType;
 
 use super::mailbox::Outbox;
 use super::message::Message;
+use super::own_links;
 use super::roots::Inode;
 use super::watchlist::PATH;
 use crate::apps::{CommandLinks, Rules};
@@ -32,6 +33,8 @@ pub struct LocatedExecutable {
     pub links: Vec<PathBuf>,
     /// Whether the file is another app by each of its names: then only the name of the app is the app.
     pub is_many_apps: bool,
+    /// Names of links that users have to it among their own commands, by user.
+    pub own_names: Vec<(u32, String)>,
 }
 
 /// Executables by the ids of their apps.
@@ -39,8 +42,8 @@ pub type LocatedExecutables = HashMap<String, LocatedExecutable>;
 
 /// What the thread is to do.
 enum Request {
-    /// Find the executables of these apps.
-    Locate(Vec<String>, Box<Rules>),
+    /// Find the executables of these apps, and the links that these users have to them.
+    Locate(Vec<String>, Vec<u32>, Box<Rules>),
     /// Nothing: show that the thread works.
     Answer,
 }
@@ -79,10 +82,11 @@ impl ExecutableFinder {
         })
     }
 
-    /// Has the executables of these apps found. [`Message::Located`] has them, unless it is asked for again before.
-    pub fn locate(&self, ids: Vec<String>, rules: &Rules) {
+    /// Has the executables of these apps found, with the links that these users have to them. [`Message::Located`] has them,
+    /// unless it is asked for again before.
+    pub fn locate(&self, ids: Vec<String>, users: Vec<u32>, rules: &Rules) {
         self.to_locate.fetch_add(1, Ordering::AcqRel);
-        self.request(Request::Locate(ids, Box::new(rules.clone())));
+        self.request(Request::Locate(ids, users, Box::new(rules.clone())));
     }
 
     /// Asks the thread to show that it works, once it has done what it was asked for before.
@@ -103,10 +107,10 @@ impl ExecutableFinder {
 
 fn carry_out(request: Request, to_locate: &AtomicUsize, outbox: &Outbox) {
     match request {
-        Request::Locate(ids, rules) => {
+        Request::Locate(ids, users, rules) => {
             let is_last = to_locate.fetch_sub(1, Ordering::AcqRel) == 1;
             if is_last {
-                outbox.send(match locate(ids, &rules) {
+                outbox.send(match locate(ids, &users, &rules) {
                     Ok(located) => Message::Located(located),
                     Err(error) => {
                         Message::Warning(format!("executables cannot be located: {error}"))
@@ -118,18 +122,23 @@ fn carry_out(request: Request, to_locate: &AtomicUsize, outbox: &Outbox) {
     }
 }
 
-fn locate(ids: Vec<String>, rules: &Rules) -> io::Result<LocatedExecutables> {
+fn locate(ids: Vec<String>, users: &[u32], rules: &Rules) -> io::Result<LocatedExecutables> {
     let mounts = MountTable::read()?;
     // A user may decide where a link of the administrator's ends, at what never answers, too.
     let end = |link: &Path| Some(LocalFile::find_trusted(link, &mounts).ok()?.path);
     let links = CommandLinks::read(OsStr::new(PATH), end);
+    let own_links = own_links::of_users(users, &mounts);
     let located = |id: String| {
         let file = executable(&id, &mounts)?;
         let inode = inode_of(&file);
+        let own_names = own_links.iter().filter(|link| link.inode == inode);
         let executable = LocatedExecutable {
             inode,
             links: links.names_of(&file.path, rules),
             is_many_apps: links.is_many_apps(&file.path, rules),
+            own_names: own_names
+                .map(|link| (link.uid, link.name.clone()))
+                .collect(),
             path: file.path,
         };
         Some((id, executable))
@@ -137,12 +146,13 @@ fn locate(ids: Vec<String>, rules: &Rules) -> io::Result<LocatedExecutables> {
     Ok(ids.into_iter().filter_map(located).collect())
 }
 
-/// An app's executable, if there is one and the kernel alone finds it.
+/// An app's executable, if there is one and the kernel alone finds it. Where a user decides what the path leads to, it is a
+/// program of his own or none: otherwise his link would be a name of a program of all users, or show whether there is one.
 fn executable(id: &str, mounts: &MountTable) -> Option<LocalFile> {
     let file = LocalFile::find(Path::new(id), mounts);
     let file = file.inspect_err(|error| tracing::debug!(app = id, "no executable: {error}"));
     file.ok()
-        .filter(|file| file.node.kind == FileType::RegularFile)
+        .filter(|file| file.node.kind == FileType::RegularFile && file.is_its_owners())
 }
 
 fn inode_of(file: &LocalFile) -> Inode {
@@ -165,7 +175,8 @@ mod tests {
         symlink("file", id("link")).unwrap();
         let (outbox, inbox) = mailbox().unwrap();
         let finder = ExecutableFinder::start(outbox).unwrap();
-        finder.locate(vec![id("link"), id("none"), id(".")], &Rules::none());
+        let ids = vec![id("link"), id("none"), id(".")];
+        finder.locate(ids, Vec::new(), &Rules::none());
         while !finder.has_answered() {
             std::thread::yield_now();
         }
@@ -179,6 +190,7 @@ mod tests {
             inode: (file.dev(), file.ino()),
             links: Vec::new(),
             is_many_apps: false,
+            own_names: Vec::new(),
         };
         assert_eq!(*found, HashMap::from([(id("link"), expected)]));
     }
@@ -188,7 +200,7 @@ mod tests {
         let (outbox, inbox) = mailbox().unwrap();
         let to_locate = AtomicUsize::new(3);
         for ids in [vec!["/usr/bin/a".to_owned()], Vec::new(), Vec::new()] {
-            let request = Request::Locate(ids, Box::new(Rules::none()));
+            let request = Request::Locate(ids, Vec::new(), Box::new(Rules::none()));
             carry_out(request, &to_locate, &outbox);
         }
         assert_eq!(inbox.take().len(), 1);

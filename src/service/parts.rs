@@ -30,6 +30,7 @@ use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::message::Message;
 use super::own_process::{release_heap, work_behind};
 use super::prefetchers::Prefetchers;
+use super::rate::Rate;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
 use super::seeds::{FoundSeeds, SeedPlaces, SeedSearch};
@@ -63,6 +64,9 @@ pub struct RecordedProfile {
     pub cached: CachedProfile,
 }
 
+/// How often executables are found again because a user's launches have found others: at once, and the interval for long.
+pub const MOVED: (u32, Duration) = (2, Duration::from_secs(30));
+
 /// The parts of the service. The event loop owns them.
 pub struct Parts {
     pub places: Places,
@@ -71,6 +75,8 @@ pub struct Parts {
     pub config: Config,
     pub kernel: Watch,
     pub executables: ExecutableFinder,
+    /// How often launches of a user have them found again.
+    pub moved: Rate,
     pub waits: WaitSwitch,
     pub prefetchers: Prefetchers,
     pub recorders: Recorders,
@@ -185,10 +191,15 @@ impl Parts {
         let is_named = record.added == Added::User;
         let most = self.config.automatic.max_apps;
         let registry = &mut self.apps.registry;
-        let has_room = registry.has_room_for(record.key.uid, is_named, most);
+        let uid = record.key.uid;
+        let has_room = registry.has_room_for(uid, is_named, most);
         if has_room {
+            let is_new_user = !registry.users().contains(&uid);
             registry.insert(record);
             self.apps.may_have_changed = true;
+            if is_new_user {
+                self.locate_executables();
+            }
         }
         has_room
     }
@@ -406,9 +417,15 @@ impl Parts {
     pub fn watch_for_launches(&mut self) {
         self.watchlist.refresh(&self.apps.registry);
         self.refresh_watch();
+        self.locate_executables();
+    }
+
+    /// Has the executables of apps found, and the links that users have to them.
+    fn locate_executables(&self) {
         let catalogue = &self.watchlist.catalogue;
+        let users = self.apps.registry.users();
         self.executables
-            .locate(catalogue.executables(), catalogue.rules());
+            .locate(catalogue.executables(), users, catalogue.rules());
     }
 
     /// Executables were found, and with them the names by which they are executed.

@@ -23,8 +23,9 @@ use super::message::Message;
 use super::notify::{NotifyState, notify};
 use super::own_process::{raise_priority, release_heap};
 use super::packages::Packages;
-use super::parts::Parts;
+use super::parts::{MOVED, Parts};
 use super::prefetchers::Prefetchers;
+use super::rate::Rate;
 use super::recorders::Recorders;
 use super::records::Records;
 use super::registry::Registry;
@@ -194,6 +195,7 @@ fn assemble(
         diagnostics: Diagnostics::new(abilities),
         kernel,
         executables,
+        moved: Rate::new(MOVED.0, MOVED.1),
         waits: WaitSwitch::new(outbox.clone()),
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),

@@ -204,6 +204,18 @@ impl Watchlist {
                 let known = apps.names.entry(Watched { uid, text }).or_insert(wanted);
                 *known = known.or(wanted);
             }
+            // A user's links are names in his own launches.
+            for (user, name) in self.catalogue.own_names_of(id) {
+                if marks.argument.is_none() && (uid == EVERY_USER || uid == *user) {
+                    let own = Watched {
+                        uid: *user,
+                        text: OsString::from(name),
+                    };
+                    let wanted = WatchedName::App { recorded };
+                    let known = apps.names.entry(own).or_insert(wanted);
+                    *known = known.or(wanted);
+                }
+            }
             for text in marks.arguments(id) {
                 *apps.arguments.entry(Watched { uid, text }).or_default() |= recorded;
             }
@@ -229,6 +241,7 @@ impl Watchlist {
             && of_user.count() < MOST_OF_A_USER
             && !self.probation.contains_key(key)
             && !self.candidates.contains_key(&key.id)
+            && !self.is_starter(&key.id)
     }
 
     /// Puts a program on probation, of which a process had read much when it exited and which may become an app
@@ -241,7 +254,6 @@ impl Watchlist {
         let marks = Marks {
             names: vec![name.clone()],
             ..Marks::default()
-            && !self.is_starter(&key.id)
         };
         let probation = Probation {
             record: Record::new(key.clone(), name, Added::Discovered, marks),
@@ -297,6 +309,14 @@ fn records<'a>(
         .chain(on_probation)
 }
 
+/// What the .desktop entries show.
+pub struct FoundEntries {
+    /// The apps.
+    pub apps: Vec<Record>,
+    /// Paths of programs that start another app by each of their entries.
+    pub starters: BTreeSet<String>,
+}
+
 /// The apps with .desktop entries. Reads many files.
 pub fn desktop_apps(rules: &Rules) -> FoundEntries {
     let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
@@ -314,14 +334,6 @@ pub fn desktop_apps(rules: &Rules) -> FoundEntries {
         apps: entries.into_iter().filter_map(record).collect(),
     }
 }
-/// What the .desktop entries show.
-pub struct FoundEntries {
-    /// The apps.
-    pub apps: Vec<Record>,
-    /// Paths of programs that start another app by each of their entries.
-    pub starters: BTreeSet<String>,
-}
-
 
 #[cfg(test)]
 mod tests {
@@ -330,6 +342,7 @@ mod tests {
     use crate::model::DriveClass;
     use crate::policy::Managed;
     use crate::profile::generate::sample;
+    use crate::service::executables::LocatedExecutable;
     use crate::service::roots::Roots;
 
     fn watchlist() -> Watchlist {
@@ -444,6 +457,17 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_starts_others_is_not_put_on_probation() {
+        let mut watchlist = watchlist();
+        assert!(watchlist.begin_probation(&app("/usr/bin/starter")));
+        watchlist.set_starters(["/usr/bin/starter".to_owned()].into());
+        assert!(!watchlist.is_on_probation(&app("/usr/bin/starter")));
+        assert!(!watchlist.begin_probation(&app("/usr/bin/starter")));
+        assert!(watchlist.is_starter("/usr/bin/starter") && !watchlist.is_starter("/usr/bin/a"));
+        assert!(watchlist.begin_probation(&app("/usr/bin/a")));
+    }
+
+    #[test]
     fn a_program_that_is_named_is_on_probation_no_longer() {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, _) = Registry::load(dir.path()).unwrap();
@@ -456,17 +480,6 @@ mod tests {
         registry.insert(desktop("/usr/bin/b").for_user(USER));
         registry.insert(desktop("/usr/bin/c").for_user(USER + 1));
         watchlist.refresh(&registry);
-    #[test]
-    fn a_program_that_starts_others_is_not_put_on_probation() {
-        let mut watchlist = watchlist();
-        assert!(watchlist.begin_probation(&app("/usr/bin/starter")));
-        watchlist.set_starters(["/usr/bin/starter".to_owned()].into());
-        assert!(!watchlist.is_on_probation(&app("/usr/bin/starter")));
-        assert!(!watchlist.begin_probation(&app("/usr/bin/starter")));
-        assert!(watchlist.is_starter("/usr/bin/starter") && !watchlist.is_starter("/usr/bin/a"));
-        assert!(watchlist.begin_probation(&app("/usr/bin/a")));
-    }
-
         let left: Vec<&str> = watchlist.probation.keys().map(|key| &*key.id).collect();
         assert_eq!(left, ["/usr/bin/c"]);
     }
@@ -519,6 +532,38 @@ mod tests {
         assert_eq!(apps.names, expected.into_iter().collect());
         assert_eq!(to_learn, 2);
         assert!(apps.arguments.is_empty());
+    }
+
+    #[test]
+    fn users_links_are_names_in_their_own_launches() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let mut watchlist = watchlist();
+        watchlist.set_desktop_apps(vec![desktop("/a"), desktop("/b")]);
+        registry.insert(desktop("/b").for_user(1));
+        watchlist.refresh(&registry);
+        let own_names = [1, 2].map(|uid| (uid, "link".to_owned()));
+        let located = LocatedExecutable {
+            path: "/b".into(),
+            inode: (7, 8),
+            links: Vec::new(),
+            is_many_apps: false,
+            own_names: own_names.into(),
+        };
+        watchlist
+            .catalogue
+            .located([("/b".to_owned(), located)].into());
+        let apps = watchlist.watched(&registry, |_| true).apps;
+        let expected = [
+            (EVERY_USER, "a", true),
+            (EVERY_USER, "b", false),
+            (1, "b", true),
+            (1, "link", true),
+            (2, "link", false),
+        ];
+        let expected = expected
+            .map(|(uid, name, recorded)| (watched(uid, name), WatchedName::App { recorded }));
+        assert_eq!(apps.names, expected.into());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::running::{Image, LIMIT, Launched, Running, WAIT, files_in, number};
 use crate::{seen_early_and_late, set_up};
 use common::root::{install_as, pages_of};
 use common::slowed::Slowed;
+use common::succeed;
 
 #[test]
 fn a_plain_launch_is_learned_and_the_next_is_prefetched() {
@@ -114,6 +115,32 @@ impl Drop for CommandLink {
     }
 }
 
+/// A link among this user's own commands; removed when this is dropped, with the directory if that was made for it.
+struct OwnLink {
+    link: PathBuf,
+    made: Option<PathBuf>,
+}
+
+impl OwnLink {
+    fn to(file: &str) -> Self {
+        let account = succeed(Command::new("getent").args(["passwd", "0"]));
+        let bin = Path::new(account.split(':').nth(5).unwrap()).join("bin");
+        let made = fs::create_dir(&bin).is_ok().then(|| bin.clone());
+        let link = bin.join(format!("paralfetch-own-link-{}", std::process::id()));
+        symlink(file, &link).unwrap();
+        OwnLink { link, made }
+    }
+}
+
+impl Drop for OwnLink {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.link);
+        if let Some(made) = &self.made {
+            let _ = fs::remove_dir(made);
+        }
+    }
+}
+
 /// By none of both does the kernel tell the name that the app was enabled by.
 #[test]
 fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
@@ -141,6 +168,13 @@ fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
         "import os, sys; os.execve(os.open(sys.argv[1], os.O_RDONLY), sys.argv[1:], os.environ)";
     launched(Command::new("python3").args(["-c", execute, &id]));
     service.launch_of(&id);
+    // Through a link of another name, wherever it lies, and by the name that shells have for a descriptor.
+    let elsewhere = image.root.path().join("elsewhere");
+    symlink(&id, &elsewhere).unwrap();
+    launched(&mut Command::new(&elsewhere));
+    service.launch_of(&id);
+    launched(Command::new("sh").args(["-c", "exec 9<\"$0\"; exec /dev/fd/9 \"$@\"", &id]));
+    service.launch_of(&id);
     // What has another name and another file is not.
     let other = image.root.path().join("other");
     fs::copy("/bin/cat", &other).unwrap();
@@ -151,7 +185,40 @@ fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
     service.stop();
     let stats = image.paralfetch(&["stats", "--json", &id]);
     let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
-    assert_eq!(stats["launches"].as_array().unwrap().len(), 3, "{stats}");
+    assert_eq!(stats["launches"].as_array().unwrap().len(), 5, "{stats}");
+}
+
+/// Of a script, the kernel knows the interpreter's file alone.
+#[test]
+fn a_script_is_seen_by_a_descriptor_and_by_a_link_among_its_users_own_commands() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.script("tool", "true");
+    let id = image.id("tool");
+    let own = OwnLink::to(&id);
+    image.enable("tool");
+    let mut service = image.start();
+    let launched = |command: &mut Command| {
+        let status = command.stdin(Stdio::null()).status().unwrap();
+        assert!(status.success(), "{status}");
+    };
+    service.until_located(1);
+    launched(&mut Command::new(&id));
+    service.launch_of(&id);
+    for given in ["/dev/fd/9", "/proc/self/fd/9"] {
+        let text = format!("exec 9<\"$0\"; exec {given}");
+        launched(Command::new("sh").args(["-c", &text, &id]));
+        service.launch_of(&id);
+    }
+    let execute = "import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.set_inheritable(file, True); \
+                   os.execve(file, sys.argv[1:], os.environ)";
+    launched(Command::new("python3").args(["-c", execute, &id]));
+    service.launch_of(&id);
+    // The first launch was its user's first of all: his links are looked for since.
+    service.until_located(2);
+    launched(&mut Command::new(&own.link));
+    service.launch_of(&id);
 }
 
 #[test]

@@ -79,15 +79,6 @@ static __always_inline void name_directory(struct pf_inode *out, struct dentry *
 	out->generation = inode->i_generation;
 }
 
-static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 fd)
-{
-	struct fdtable *table = task->files->fdt;
-
-	if (fd < 0 || (__u32)fd >= table->max_fds)
-		return NULL;
-	return (struct file *)word_at((__u64)table->fd + fd * sizeof(struct file *));
-}
-
 /*
  * Whether another path may be recorded of the launch. If not, counts it as lost. Programs that look for an icon in every
  * size of every theme look up more paths than are recorded; their pages are recorded all the same.

@@ -1,7 +1,7 @@
 //! The real side of the seam: what launches need of the system.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Parts;
 use crate::drive::MemoryLimits;
@@ -281,6 +281,11 @@ impl Parts {
         if self.apps.launched(app, &start.app, plan) {
             let app = app.clone();
             self.emit(ServiceSignal::Begun { app, pid, plan });
+        }
+        let now = Duration::from_nanos(Clocks::now().monotonic_ns);
+        if self.watchlist.catalogue.has_moved(&app.id, &start.app) && self.moved.take(app.uid, now)
+        {
+            self.watch_for_launches();
         }
     }
 

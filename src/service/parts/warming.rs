@@ -73,7 +73,14 @@ impl Parts {
     /// Takes logins, logouts and ends of a suspend.
     pub fn take_logins(&mut self) {
         match self.warm_up.news() {
-            Ok(events) => events.into_iter().for_each(|event| self.warm_up(event)),
+            Ok(events) => {
+                let login = WarmUpEvent::Occasion(WarmUpOccasion::Login);
+                // He may have made links among his commands. The home of one who leaves is not looked into: it is to be locked.
+                if events == [login] {
+                    self.watch_for_launches();
+                }
+                events.into_iter().for_each(|event| self.warm_up(event));
+            }
             Err(error) => {
                 self.warn(format!(
                     "logins or ends of a suspend are not heard of: {error}"
