@@ -141,6 +141,17 @@ impl Drop for OwnLink {
     }
 }
 
+/// Launches an app that reads its standard input, lets it end once the service has seen it, and waits for the end of its
+/// launch.
+fn until_seen(service: &mut Running, id: &str, command: &mut Command) {
+    let mut app = command.stdin(Stdio::piped()).spawn().unwrap();
+    service.line(&["launch begins", id]);
+    drop(app.stdin.take());
+    let status = app.wait().unwrap();
+    assert!(status.success(), "{status}");
+    service.launch_of(id);
+}
+
 /// By none of both does the kernel tell the name that the app was enabled by.
 #[test]
 fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
@@ -158,30 +169,29 @@ fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
     image.enable("reader");
     let mut service = image.start();
     service.line(&["executables were located"]);
-    let launched = |command: &mut Command| {
-        let read = command.arg(&data).stdin(Stdio::null()).output().unwrap();
-        assert!(read.status.success() && !read.stdout.is_empty(), "{read:?}");
+    let launched = |service: &mut Running, command: &mut Command| {
+        command.arg(&data).arg("-").stdout(Stdio::null());
+        until_seen(service, &id, command);
     };
-    launched(&mut Command::new(&link.0));
-    service.launch_of(&id);
+    launched(&mut service, &mut Command::new(&link.0));
     let execute =
         "import os, sys; os.execve(os.open(sys.argv[1], os.O_RDONLY), sys.argv[1:], os.environ)";
-    launched(Command::new("python3").args(["-c", execute, &id]));
-    service.launch_of(&id);
+    launched(
+        &mut service,
+        Command::new("python3").args(["-c", execute, &id]),
+    );
     // Through a link of another name, wherever it lies, and by the name that shells have for a descriptor.
     let elsewhere = image.root.path().join("elsewhere");
     symlink(&id, &elsewhere).unwrap();
-    launched(&mut Command::new(&elsewhere));
-    service.launch_of(&id);
-    launched(Command::new("sh").args(["-c", "exec 9<\"$0\"; exec /dev/fd/9 \"$@\"", &id]));
-    service.launch_of(&id);
+    launched(&mut service, &mut Command::new(&elsewhere));
+    let by_descriptor = ["-c", "exec 9<\"$0\"; exec /dev/fd/9 \"$@\"", &id];
+    launched(&mut service, Command::new("sh").args(by_descriptor));
     // What has another name and another file is not.
     let other = image.root.path().join("other");
     fs::copy("/bin/cat", &other).unwrap();
-    launched(&mut Command::new(&other));
-    launched(&mut Command::new(&link.0));
-    let line = service.launch_of(&id);
-    assert!(!line.contains("/other"), "{line}");
+    let read = Command::new(&other).arg(&data).output().unwrap();
+    assert!(read.status.success() && !read.stdout.is_empty(), "{read:?}");
+    launched(&mut service, &mut Command::new(&link.0));
     service.stop();
     let stats = image.paralfetch(&["stats", "--json", &id]);
     let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
@@ -194,31 +204,25 @@ fn a_script_is_seen_by_a_descriptor_and_by_a_link_among_its_users_own_commands()
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.script("tool", "true");
+    image.script("tool", "cat");
     let id = image.id("tool");
     let own = OwnLink::to(&id);
     image.enable("tool");
     let mut service = image.start();
-    let launched = |command: &mut Command| {
-        let status = command.stdin(Stdio::null()).status().unwrap();
-        assert!(status.success(), "{status}");
-    };
     service.until_located(1);
-    launched(&mut Command::new(&id));
-    service.launch_of(&id);
+    until_seen(&mut service, &id, &mut Command::new(&id));
     for given in ["/dev/fd/9", "/proc/self/fd/9"] {
         let text = format!("exec 9<\"$0\"; exec {given}");
-        launched(Command::new("sh").args(["-c", &text, &id]));
-        service.launch_of(&id);
+        let mut command = Command::new("sh");
+        until_seen(&mut service, &id, command.args(["-c", &text, &id]));
     }
     let execute = "import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.set_inheritable(file, True); \
                    os.execve(file, sys.argv[1:], os.environ)";
-    launched(Command::new("python3").args(["-c", execute, &id]));
-    service.launch_of(&id);
+    let mut command = Command::new("python3");
+    until_seen(&mut service, &id, command.args(["-c", execute, &id]));
     // The first launch was its user's first of all: his links are looked for since.
     service.until_located(2);
-    launched(&mut Command::new(&own.link));
-    service.launch_of(&id);
+    until_seen(&mut service, &id, &mut Command::new(&own.link));
 }
 
 #[test]
