@@ -10,6 +10,7 @@ mod exec;
 mod find;
 mod scan;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub use find::{app_of_entry, find_app};
 pub use scan::{entries, is_entry_name, system_directories};
 
 use super::launchers::Rules;
-use super::lookup::{executable_in, executed_names, is_executable};
+use super::lookup::{base_name, executable_in, executed_names, is_executable};
 use crate::model::Identity;
 
 /// Bytes of a program's arguments that a launch is recognised by, each with its final zero: PF_ARGV_MAX of the kernel side.
@@ -50,7 +51,13 @@ pub struct MenuEntry {
     pub file: PathBuf,
     /// The app, or one line that says why it is not an app to be managed.
     pub app: Result<DesktopApp, String>,
+    /// The program that it has start another app, if it is left out for that.
+    pub starter: Option<PathBuf>,
 }
+
+/// Why a program that starts another app by each of its entries is no app.
+pub const STARTS_OTHERS: &str = "it starts another app by each of its entries in the menus: enable the program that it starts in the \
+     end, or have the administrator add a rule for it (/etc/paralfetch/launchers.d)";
 
 /// The app of one .desktop file. `path` is as for [`entries`].
 fn read_app(file: &Path, rules: &Rules, path: &OsStr) -> Result<DesktopApp, String> {
@@ -127,7 +134,7 @@ fn identify(
              before: shorten it (a long class path can stand in CLASSPATH)"
         ));
     }
-    // A starter that no rule knows: its other entries start other apps.
+    // A starter that no rule knows, as its argument shows; [`leave_starters_out`] goes by its other entries.
     let starts_another =
         |arg: &&OsString| !arg.as_bytes().starts_with(b"-") && look_up(arg).is_some();
     if identity.is_program()
@@ -141,6 +148,43 @@ fn identify(
         ));
     }
     Ok(identity)
+}
+
+/// The first argument that an entry gives its program and that is no option; `None` if it gives none.
+fn first_word(app: &DesktopApp) -> Option<&OsStr> {
+    let program = base_name(app.identity.program.as_os_str());
+    // Behind wrappers such as env, the program stands among the arguments.
+    let own = app
+        .arguments
+        .iter()
+        .position(|one| base_name(one) == program);
+    let own = &app.arguments[own.map_or(0, |at| at + 1)..];
+    let word = own.iter().find(|one| !one.as_bytes().starts_with(b"-"));
+    word.map(OsString::as_os_str)
+}
+
+/// Leaves the entries out whose program is no app, as far as they show it: each of them gives it another argument, and no
+/// rule says what it makes of that. An entry without one shows that the program is an app itself, and the others parts of it.
+fn leave_starters_out(entries: &mut [MenuEntry]) {
+    let mut words: BTreeMap<PathBuf, BTreeSet<Option<OsString>>> = BTreeMap::new();
+    let programs = entries.iter().filter_map(|entry| entry.app.as_ref().ok());
+    for app in programs.filter(|app| app.identity.is_program()) {
+        let of_program = words.entry(app.identity.program.clone()).or_default();
+        of_program.insert(first_word(app).map(OsStr::to_owned));
+    }
+    words.retain(|_, words| words.len() > 1 && !words.contains(&None));
+    for entry in entries {
+        let program = entry
+            .app
+            .as_ref()
+            .ok()
+            .filter(|app| app.identity.is_program());
+        let program = program.map(|app| app.identity.program.clone());
+        if let Some(program) = program.filter(|program| words.contains_key(program)) {
+            entry.app = Err(format!("{}: {STARTS_OTHERS}", program.display()));
+            entry.starter = Some(program);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub struct FoundCompletion {
 /// inode that was made from it is cached. `None` if the profile has none, its file is gone, or its
 /// file system is not asked where files lie.
 pub fn find(profile: &Profile) -> Option<FoundCompletion> {
-    let span = profile.completion?;
+    let span = *profile.completion.last()?;
     let Place::Data { file } = span.place else {
         return None;
     };

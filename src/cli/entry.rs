@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{self, Path, PathBuf};
 
 use super::{Failure, xdg};
-use crate::apps::desktop::{app_of_entry, entries, is_entry_name, system_directories};
+use crate::apps::desktop::{MenuEntry, app_of_entry, entries, is_entry_name, system_directories};
 use crate::apps::{LAUNCHERS_DIR, Rules};
 use crate::cli::format::text_of;
 use crate::service::SEARCH_PATH;
@@ -45,6 +45,12 @@ fn id_in(named: &OsStr, menus: &[PathBuf], search: &OsStr) -> Result<Option<OsSt
         }
     };
     let file = match listed {
+        // Its file alone does not show that.
+        Some(MenuEntry {
+            app: Err(why),
+            starter: Some(_),
+            ..
+        }) => return Err(Failure::from(text_of(why.as_bytes()))),
         Some(entry) => entry.file,
         None if is_path || file.exists() => path::absolute(file)
             .map_err(|error| Failure::from(format!("no current directory: {error}")))?,

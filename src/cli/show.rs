@@ -215,8 +215,8 @@ pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
         "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
         // What is asked of file systems ahead of the launch, in its order, where their metadata are no blocks.
         "operations": profile.operations.iter().map(|operation| operation_json(profile, operation)).collect::<Vec<_>>(),
-        // The page whose read ended the learned launch, a span, or null.
-        "completion": profile.completion.map(|span| span_json(profile, &span)),
+        // The completion pages, spans in the order of their use: a launch is complete when it has used half of them.
+        "completion": profile.completion.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
         // Pages that faults on other pages mapped, and that need not have been touched: spans.
         "fault_around": profile.fault_around.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
         // What processes outside of the launch tree read meanwhile: entries.

@@ -31,6 +31,8 @@ pub struct LocalFile {
     pub node: OpenNode,
     /// Opened with `O_PATH`.
     pub fd: OwnedFd,
+    /// Who owns the directories and symbolic links that led to it, each once.
+    owners: Vec<u32>,
 }
 
 impl LocalFile {
@@ -67,6 +69,7 @@ impl LocalFile {
         let mut way = vec![(OpenNode::of(&root)?, root)];
         let mut found = PathBuf::from("/");
         let mut names: Vec<OsString> = Vec::new();
+        let mut owners = Vec::new();
         let mut links = 0;
         while let Some(name) = left.pop_front() {
             let Some((directory, fd)) = way.last() else {
@@ -86,6 +89,7 @@ impl LocalFile {
                 _ => {}
             }
             check(directory, mounts)?;
+            add(&mut owners, directory.uid);
             if !may_pass(fd) {
                 let why = format!("{} may not be passed", found.display());
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -96,6 +100,7 @@ impl LocalFile {
                 names.push(name.clone());
             }
             if node.kind == FileType::Symlink {
+                add(&mut owners, node.uid);
                 links += 1;
                 if links > MOST_LINKS {
                     return Err(io::Error::from_raw_os_error(libc::ELOOP));
@@ -120,7 +125,24 @@ impl LocalFile {
             names,
             node,
             fd,
+            owners,
         })
+    }
+
+    /// Whether nobody but the file's owner and the administrator, or whom this program runs as, has put the directories and
+    /// links there that led to it.
+    pub fn is_its_owners(&self) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        let deciding = self.owners.iter();
+        deciding
+            .copied()
+            .all(|uid| uid == 0 || uid == own || uid == self.node.uid)
+    }
+}
+
+fn add(owners: &mut Vec<u32>, uid: u32) {
+    if !owners.contains(&uid) {
+        owners.push(uid);
     }
 }
 
@@ -222,6 +244,23 @@ mod tests {
                 let denied = found.err().map(|error| error.kind());
                 assert!(is_found || denied == Some(io::ErrorKind::PermissionDenied));
             }
+        }
+    }
+
+    #[test]
+    fn those_decide_what_a_path_leads_to_who_own_its_directories_and_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "").unwrap();
+        symlink("file", path("link")).unwrap();
+        let mounts = MountTable::read().unwrap();
+        for (name, other, is_its) in [("file", 0, true), ("link", 0, true), ("link", 1, false)] {
+            let mut found = LocalFile::find(&path(name), &mounts).unwrap();
+            let own = fs::metadata(path("file")).unwrap().uid();
+            assert!(found.owners.contains(&own) && found.owners.contains(&0));
+            // As if the link were another user's.
+            add(&mut found.owners, other * (own + 1));
+            assert_eq!(found.is_its_owners(), is_its, "{name}");
         }
     }
 

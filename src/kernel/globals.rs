@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::launcher::StartMark;
-use super::skel::types::{bss, pf_completion_block, pf_launch, pf_recorder, pf_sizes};
+use super::skel::types::{bss, pf_completion_block, pf_launch, pf_page, pf_recorder, pf_sizes};
 
 /// The globals of the loaded programs, in a mapping of their own. The kernel, too, reads and writes each word
 /// at any time.
@@ -186,6 +186,9 @@ pub const LAUNCHES: u64 = pf_sizes::PF_LAUNCHES.0 as u64;
 /// Launches that can be recorded at a time.
 pub(super) const RECORDERS: usize = pf_sizes::PF_RECORDERS.0 as usize;
 
+/// Completion pages of a launch, at most.
+pub(super) const COMPLETION_PAGES: usize = pf_sizes::PF_COMPLETION_PAGES.0 as usize;
+
 /// Words of bits for the ends of watched names.
 pub(super) const NAME_FILTER_WORDS: usize = pf_sizes::PF_NAME_FILTER_WORDS.0 as usize;
 
@@ -245,15 +248,19 @@ impl Slot<'_> {
         unsafe { self.place.write_volatile(launch) }
     }
 
-    /// Writes the completion page. The device is written last: it says that there is one.
-    pub fn set_completion(&self, dev: u32, ino: u64, index: u64) {
+    /// Writes the completion pages, at most `COMPLETION_PAGES`, of which so many have to be used, and then how many there are:
+    /// the kernel looks at none before.
+    pub fn set_completion(&self, pages: &[pf_page], to_use: u32) {
         let place = self.place.as_ptr();
-        // SAFETY: as in `Globals::recorder`; the kernel only reads these words once the launch has begun.
+        let count = pages.len() as u32;
+        // SAFETY: as in `Globals::recorder`; an index behind the array panics, and the kernel reads the pages only later.
         unsafe {
-            (&raw mut (*place).completion_ino).write_volatile(ino);
-            (&raw mut (*place).completion_page).write_volatile(index);
+            for (at, &page) in pages.iter().enumerate() {
+                (&raw mut (*place).completion[at]).write_volatile(page);
+            }
+            (&raw mut (*place).completion_left).write_volatile(to_use);
         }
-        word!(AtomicU32, self.place, completion_dev).store(dev, Ordering::Release);
+        word!(AtomicU32, self.place, completion_pages).store(count, Ordering::Release);
     }
 }
 
@@ -279,6 +286,7 @@ impl Globals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::MOST_COMPLETION_PAGES;
 
     #[test]
     fn arrays_are_as_long_as_in_the_kernel() {
@@ -287,5 +295,7 @@ mod tests {
         assert_eq!(globals.launches.len() as u64, LAUNCHES);
         assert_eq!(globals.recorders.len(), RECORDERS);
         assert_eq!(globals.name_filter.len(), NAME_FILTER_WORDS);
+        assert_eq!(globals.launches[0].completion.len(), COMPLETION_PAGES);
+        assert_eq!(COMPLETION_PAGES, MOST_COMPLETION_PAGES);
     }
 }

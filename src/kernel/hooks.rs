@@ -94,7 +94,7 @@ impl ProgramSelection {
         load(windows, self.window, &mut progs.pages_mapped, at_function);
     }
 
-    /// Has the programs loaded that see the use of the completion page, for this kernel.
+    /// Has the programs loaded that see the use of the completion pages, for this kernel.
     pub fn apply_completion(&self, open: &mut OpenParalfetchSkel) {
         let wanted = self.sees_completion();
         let progs = &mut open.progs;
@@ -119,7 +119,7 @@ impl ProgramSelection {
         );
     }
 
-    /// Whether uses of a completion page are seen, whether it is read or mapped. Where only one of both is, it would
+    /// Whether uses of completion pages are seen, whether they are read or mapped. Where only one of both is, it would
     /// seem unused in launches that use it the other way.
     pub fn sees_completion(&self) -> bool {
         self.reads.sees() && self.hooks().faults.sees()

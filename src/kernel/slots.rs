@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use super::event::kernel_dev;
-use super::globals::{Globals, LAUNCHES, empty_slot};
-use super::skel::types::pf_launch;
-use crate::model::LaunchCounts;
+use super::globals::{COMPLETION_PAGES, Globals, LAUNCHES, empty_slot};
+use super::skel::types::{pf_launch, pf_page};
+use crate::model::{LaunchCounts, pages_to_complete};
 
 /// A page of a file: by its use, launches of one app can be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) fn counts(globals: &Globals, launch: u64) -> Option<LaunchCounts> {
         prefetch_requests: raw.prefetch_requests,
         prefetch_bytes: raw.prefetch_bytes,
         first_prefetch_ns: raw.first_prefetch_ns,
-        has_completion: raw.completion_dev != 0,
+        has_completion: raw.completion_pages != 0,
         completed_ns: raw.completed_ns,
         completed_requests: raw.completed_requests,
     })
@@ -55,11 +55,18 @@ pub(super) fn noted_reads(globals: &Globals, launch: u64) -> u32 {
     }
 }
 
-/// Sets the launch's completion page, if it still has a slot.
-pub(super) fn set_completion(globals: &Globals, launch: u64, page: WatchedPage) {
+/// Sets the launch's completion pages, if it still has a slot.
+pub(super) fn set_completion(globals: &Globals, launch: u64, pages: &[WatchedPage]) {
     let slot = globals.slot(launch);
     if slot.number().load(Ordering::Relaxed) == launch {
-        slot.set_completion(kernel_dev(page.dev), page.ino, page.index);
+        let raw = |page: &WatchedPage| pf_page {
+            ino: page.ino,
+            index: page.index,
+            dev: kernel_dev(page.dev),
+            pad: 0,
+        };
+        let raw: Vec<pf_page> = pages.iter().take(COMPLETION_PAGES).map(raw).collect();
+        slot.set_completion(&raw, pages_to_complete(raw.len()) as u32);
     }
 }
 
@@ -249,20 +256,27 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_page_leaves_the_counts_alone() {
+    fn completion_pages_leave_the_counts_alone() {
         let globals = Globals::of_no_object();
         let launch = take(&globals, adopted(7, 0)).unwrap();
-        let page = WatchedPage {
+        let pages = [12, 13, 14].map(|ino| WatchedPage {
             dev: 0x0801,
-            ino: 12,
+            ino,
             index: 34,
-        };
-        set_completion(&globals, launch + LAUNCHES, page);
-        assert_eq!(globals.slot(launch).read().completion_dev, 0);
-        set_completion(&globals, launch, page);
+        });
+        set_completion(&globals, launch + LAUNCHES, &pages);
+        assert_eq!(globals.slot(launch).read().completion_pages, 0);
+        set_completion(&globals, launch, &pages);
         let raw = globals.slot(launch).read();
-        assert_eq!(raw.completion_dev, kernel_dev(page.dev));
-        assert_eq!((raw.completion_ino, raw.completion_page), (12, 34));
+        assert_eq!((raw.completion_pages, raw.completion_left), (3, 2));
+        for (raw, page) in raw.completion.iter().zip(pages) {
+            let expected = (kernel_dev(page.dev), page.ino, page.index);
+            assert_eq!((raw.dev, raw.ino, raw.index), expected);
+        }
         assert_eq!((raw.start_ns, raw.tasks), (7, 1));
+        // More than there is room for are left out.
+        set_completion(&globals, launch, &[pages[0]; 99]);
+        let raw = globals.slot(launch).read();
+        assert_eq!(raw.completion_pages, 8);
     }
 }

@@ -338,10 +338,10 @@ impl Watch {
         self.sees_completion
     }
 
-    /// Sets a launch's completion page (paper §4.2). Where the kernel does not show its use, the launch has none.
-    pub fn set_completion(&self, launch: u64, page: WatchedPage) {
+    /// Sets a launch's completion pages. Where the kernel does not show their use, the launch has none.
+    pub fn set_completion(&self, launch: u64, pages: &[WatchedPage]) {
         if self.sees_completion {
-            slots::set_completion(&self.object.globals, launch, page);
+            slots::set_completion(&self.object.globals, launch, pages);
         }
     }
 

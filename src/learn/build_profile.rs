@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::completion_page::{choose, completion_page, first_use, in_tables};
+use super::completion_pages::{
+    UsedPages, choose, completed_at, completion_pages, file_of, in_tables,
+};
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
@@ -63,7 +65,7 @@ impl WatchedLaunch {
         let images = used_images(&trace.accesses, mounts);
         let sequence = self.sequence(trace, mounts, &images, &costs, is_late);
         let resolving = clock.elapsed();
-        let Some((sequence, learned_at)) = sequence else {
+        let Some((sequence, earlier)) = sequence else {
             let what = "finding the launch's files and paths on the drive took too long";
             return Err(NotLearned::failed(what));
         };
@@ -88,15 +90,24 @@ impl WatchedLaunch {
         let end_ns = end_of_launch(trace, self.over);
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
         let data_until = Duration::from_micros(sequence.data_until_us);
+        let used = UsedPages::of(&trace.accesses);
+        // A cold run need not see the use of what it reads.
+        let shows_use = self.how == Learned::Live && trace.hooks.faults.sees();
+        let is_shared = |page: Span| {
+            let file = file_of(page, &sequence.devices, &sequence.files);
+            file.is_some_and(|file| {
+                (!shows_use || used.have(file, page.start)) && earlier.have_used(file, page.start)
+            })
+        };
         let seen = seen_in_time(&sequence, &trace.accesses, &images);
-        let found = completion_page(&seen, duration, data_until);
-        let completion = self.page_to_time_by(trace, &sequence, found, duration);
-        let page_used_ns = completion
-            .and_then(|page| first_use(&trace.accesses, &sequence.devices, &sequence.files, page));
+        let found = completion_pages(&seen, duration, data_until, is_shared);
+        let completion = self.pages_to_time_by(trace, &sequence, found, duration, &used);
+        let (devices, files) = (&sequence.devices, &sequence.files);
+        let completed_ns = completed_at(&trace.accesses, devices, files, &completion);
 
         let summary = LearnSummary {
             duration,
-            page_used_ns,
+            completed_ns,
             required: Requirements::of(&sequence, trace.hooks.faults.sees()),
             resolved: sequence.report,
             resolving,
@@ -104,6 +115,7 @@ impl WatchedLaunch {
             exact_faults: self.exact_faults,
             lost_paths: trace.lost_paths,
         };
+        let learned_at = self.learned_at(&earlier);
         let log = sequence.log;
         let profile = Profile {
             app: self.app,
@@ -148,41 +160,61 @@ impl WatchedLaunch {
         tuned.map_or_else(|| vec![first], |earlier| earlier.history.clone())
     }
 
-    /// The completion page: the one that was `found` in this launch, or that of earlier launches.
-    fn page_to_time_by(
+    /// The completion pages: those that were `found` in this launch, or those of earlier launches if it `used` them all.
+    fn pages_to_time_by(
         &self,
         trace: &Trace,
         sequence: &Sequence,
-        found: Option<Span>,
+        found: Vec<Span>,
         duration: Duration,
-    ) -> Option<Span> {
+        used: &UsedPages,
+    ) -> Vec<Span> {
         let Sequence {
             devices,
             files,
             log,
             ..
         } = sequence;
-        let used = |page: Span| {
-            let used_ns = first_use(&trace.accesses, devices, files, page)?;
-            Some(Duration::from_nanos(used_ns.checked_sub(trace.start_ns)?))
+        let complete = |pages: &[Span]| {
+            let at_ns = completed_at(&trace.accesses, devices, files, pages)?;
+            Some(Duration::from_nanos(at_ns.checked_sub(trace.start_ns)?))
         };
-        let is_in_log = |page: &Span| {
-            log.iter().any(|entry| {
-                entry.span.place == page.place && entry.span.pages().contains(&page.start)
-            })
+        let is_here = |page: &Span| {
+            let is_used =
+                file_of(*page, devices, files).is_some_and(|file| used.have(file, page.start));
+            is_used
+                && log.iter().any(|entry| {
+                    entry.span.place == page.place && entry.span.pages().contains(&page.start)
+                })
         };
         let earlier = self.earlier.as_ref();
         let earlier = earlier.and_then(|earlier| in_tables(earlier, devices, files));
-        let earlier = earlier.filter(is_in_log);
-        let earlier = earlier.and_then(|page| Some((page, used(page)?)));
-        // Where the use is not recorded, it is the end of the launch.
-        choose(
-            earlier.filter(|(_, used)| *used <= duration),
-            found.map(|page| (page, used(page).unwrap_or(duration))),
-        )
+        let earlier = earlier.filter(|pages| pages.iter().all(is_here));
+        let earlier = earlier.and_then(|pages| {
+            let until = complete(&pages)?;
+            Some((pages, until))
+        });
+        let found = (!found.is_empty()).then_some(found);
+        let chosen = choose(
+            earlier.filter(|(_, until)| *until <= duration),
+            // Where the use is not recorded, it is the end of the launch.
+            found.map(|pages| {
+                let until = complete(&pages).unwrap_or(duration);
+                (pages, until)
+            }),
+        );
+        chosen.unwrap_or_default()
     }
 
-    /// The launch sequence, and when the launches were that it was learned from. `None` if it took too long.
+    /// When the launches were that the launch sequence was learned from, combined with what was learned `earlier`.
+    fn learned_at(&self, earlier: &Earlier) -> Vec<u64> {
+        match self.how {
+            Learned::Live => earlier.learned_at(self.created_s()),
+            _ => vec![self.created_s()],
+        }
+    }
+
+    /// The launch sequence, and what was learned earlier of this version of the app. `None` if it took too long.
     fn sequence(
         &self,
         trace: &Trace,
@@ -190,7 +222,7 @@ impl WatchedLaunch {
         images: &UsedImages,
         costs: &dyn Fn(u64) -> DriveCosts,
         is_late: &dyn Fn() -> bool,
-    ) -> Option<(Sequence, Vec<u64>)> {
+    ) -> Option<(Sequence, Earlier)> {
         let touches = self.how == Learned::Live;
         // What another executable used says nothing of this one. Its version may lie beside this one's, so that all of its
         // files are still there.
@@ -205,11 +237,6 @@ impl WatchedLaunch {
             Earlier::new(profile, touches, devices)
         });
         let earlier = earlier.unwrap_or_default();
-        let created_s = self.created_s();
-        let learned_at = match touches {
-            true => earlier.learned_at(created_s),
-            false => vec![created_s],
-        };
         // An exact launch reads all that it needs.
         let nothing = Earlier::default();
         let of_images = if touches { &earlier } else { &nothing };
@@ -226,7 +253,7 @@ impl WatchedLaunch {
         };
         let class = |dev| formula::class(&costs(dev));
         let sequence = resolve(&observed, mounts, &class, is_late)?;
-        Some((sequence, learned_at))
+        Some((sequence, earlier))
     }
 
     fn created_s(&self) -> u64 {

@@ -93,9 +93,9 @@ impl From<TraceExcess> for NotLearned {
 pub struct LearnSummary {
     /// From execve to the end of the launch.
     pub duration: Duration,
-    /// When the launch first used the completion page of the profile, CLOCK_MONOTONIC in nanoseconds; `None` if the
+    /// When the launch had used enough of the profile's completion pages, CLOCK_MONOTONIC in nanoseconds; `None` if the
     /// profile has none, or the use of cached pages was not recorded.
-    pub page_used_ns: Option<u64>,
+    pub completed_ns: Option<u64>,
     /// What was inserted and left out.
     pub resolved: ResolveReport,
     /// What the launch required, as the paper's Table 1 counts it.

@@ -158,10 +158,14 @@ impl ExportSource<'_> {
                 "it reads no file that everybody may read and the administrator alone may change";
             return Err(what.to_owned());
         }
-        profile.completion = sequence.completion.and_then(|page| match page.place {
-            Place::Data { file } => Some(((*numbers.get(&file)?)?, page.start)),
-            Place::Metadata { .. } => None,
-        });
+        let travelling = sequence
+            .completion
+            .iter()
+            .filter_map(|page| match page.place {
+                Place::Data { file } => Some(((*numbers.get(&file)?)?, page.start)),
+                Place::Metadata { .. } => None,
+            });
+        profile.completion = travelling.collect();
         Ok(ExportedData {
             profile,
             files,

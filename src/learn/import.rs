@@ -312,18 +312,20 @@ fn directory_inode(fd: impl AsFd, node: &OpenNode) -> InodeId {
     }
 }
 
-/// The completion page in the sequence's table of files.
+/// The completion pages in the sequence's table of files, those whose files are the same here.
 fn completion(
     portable: &PortableProfile,
     files: &[Option<InodeId>],
     sequence: &Sequence,
-) -> Option<Span> {
-    let (file, page) = portable.completion?;
-    let inode = (*files.get(file as usize)?)?;
-    let is_it = |known: &File| {
-        let dev = sequence.devices[usize::from(known.device)].dev;
-        known.inode(dev) == inode
+) -> Vec<Span> {
+    let here = |&(file, page): &(u32, u64)| {
+        let inode = (*files.get(file as usize)?)?;
+        let is_it = |known: &File| {
+            let dev = sequence.devices[usize::from(known.device)].dev;
+            known.inode(dev) == inode
+        };
+        let file = u32::try_from(sequence.files.iter().position(is_it)?).ok()?;
+        Some(Span::new(Place::Data { file }, page..page + 1))
     };
-    let file = u32::try_from(sequence.files.iter().position(is_it)?).ok()?;
-    Some(Span::new(Place::Data { file }, page..page + 1))
+    portable.completion.iter().filter_map(here).collect()
 }

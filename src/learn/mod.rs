@@ -4,7 +4,7 @@
 mod build_profile;
 mod cgroup;
 mod cold;
-mod completion_page;
+mod completion_pages;
 mod export;
 mod fault_around;
 mod file_metadata;

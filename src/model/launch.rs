@@ -42,9 +42,9 @@ pub struct LaunchCounts {
     pub prefetch_bytes: u64,
     /// The first of them; 0 if there was none.
     pub first_prefetch_ns: u64,
-    /// Whether the kernel looks for the use of a completion page.
+    /// Whether the kernel looks for the use of completion pages.
     pub has_completion: bool,
-    /// When the completion page was used first; 0 if it was not, or is not known.
+    /// When enough of the completion pages had been used; 0 if that was not, or is not known.
     pub completed_ns: u64,
     /// [`LaunchCounts::requests`] at that time.
     pub completed_requests: u64,

@@ -30,7 +30,7 @@ pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params, ReadOrde
 pub use person::is_person;
 pub use prefetch_report::{EntryCount, PrefetchReport, Skipped};
 pub use profile::{
-    DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,
-    UnusedPages,
+    DataPages, Device, Ended, File, HelperRead, Learned, MOST_COMPLETION_PAGES,
+    MOST_LEARNED_LAUNCHES, Profile, Revision, UnusedPages, pages_to_complete,
 };
 pub use shown::shown;

@@ -161,12 +161,22 @@ pub struct Profile {
     pub learned_at: Vec<u64>,
     /// What helpers accessed and the app did not: evidence for the next launch that is learned.
     pub helpers: Vec<HelperRead>,
-    /// The completion block (paper §4.2): the one page whose read ended the learned launch.
-    pub completion: Option<Span>,
+    /// The completion pages, in the order of their use: a launch is complete when it has used [`pages_to_complete`] of them.
+    /// The last is the completion block of the learned launch (paper §4.2).
+    pub completion: Vec<Span>,
     /// Log entries in the launch sequence that the schedule was made from.
     pub log_entries: u32,
     /// Files found gone, replaced or truncated since.
     pub obsolete: u32,
+}
+
+/// Completion pages of a profile, at most.
+pub const MOST_COMPLETION_PAGES: usize = 8;
+
+/// How many of so many completion pages a launch has to use to be complete: half of them, rounded up. What an app reads in
+/// the background, and not in each launch, does not decide then.
+pub fn pages_to_complete(pages: usize) -> usize {
+    pages.div_ceil(2)
 }
 
 impl Profile {

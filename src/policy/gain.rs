@@ -153,7 +153,7 @@ impl Gain {
         self.with.clear();
     }
 
-    /// Launches are timed by another completion page from now on: forgets those that were timed by the old one.
+    /// Launches are timed by other completion pages from now on: forgets those that were timed by the old ones.
     pub fn timed_anew(&mut self) {
         self.with.clear();
         self.without.clear();

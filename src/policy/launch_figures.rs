@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{LaunchCounts, MissedRequests, PrefetchReport, Skipped};
-use crate::policy::took::{CompletionPage, took_us};
+use crate::policy::took::{Completion, took_us};
 
 /// Share of the schedule's bytes, in percent, that the drive must have read for a launch to count as
 /// cold. The paper checks "the overall disk read size … to remove the results from the warm cache"
@@ -39,9 +39,9 @@ pub struct LaunchFigures {
     pub counts: LaunchCounts,
     /// When its last task exited, by CLOCK_MONOTONIC in nanoseconds.
     pub exited_ns: Option<u64>,
-    /// The completion page of the profile that was learned from it; `None` if none was. Later launches are timed by that
-    /// page, and so is this one: the kernel counted by an older one, or by none.
-    pub learned_page: Option<CompletionPage>,
+    /// When it was complete by the profile that was learned from it; `None` if none was. Later launches are timed by the pages
+    /// of that, and so is this one: the kernel counted by older ones, or by none.
+    pub learned_completion: Option<Completion>,
     /// Bytes of the app's whole schedule; 0 without a profile.
     pub schedule_bytes: u64,
     /// Read requests that a cold launch of the app makes without prefetching, about
@@ -63,13 +63,13 @@ pub struct LaunchFigures {
 
 impl LaunchFigures {
     /// How long the launch took, in microseconds, by the one definition of that ([`took_us`]). `None` also without a
-    /// profile: whether the app has a completion page is not known then.
+    /// profile: whether the app has completion pages is not known then.
     pub fn took_us(&self) -> Option<u64> {
         if self.schedule_bytes == 0 {
             return None;
         }
-        let page = self.learned_page.unwrap_or(counted_page(&self.counts));
-        took_us(self.counts.start_ns, page, self.exited_ns)
+        let completion = self.learned_completion.unwrap_or(counted(&self.counts));
+        took_us(self.counts.start_ns, completion, self.exited_ns)
     }
 
     /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
@@ -82,8 +82,8 @@ impl LaunchFigures {
         self.counts.bytes + self.counts.prefetch_bytes
     }
 
-    /// Reads that the launch tree had to begin itself (paper §4.3): until the completion page was used, if that
-    /// is known. What an app reads behind its window is not what it was learned for.
+    /// Reads that the launch tree had to begin itself (paper §4.3): until it was complete, if that is
+    /// known. What an app reads behind its window is not what it was learned for.
     pub fn own_readaheads(&self) -> u64 {
         match self.counts.completed_ns {
             0 => self.counts.requests,
@@ -136,12 +136,12 @@ impl LaunchFigures {
     }
 }
 
-/// The completion page that the kernel looked for.
-fn counted_page(counts: &LaunchCounts) -> CompletionPage {
+/// When the launch was complete, as the kernel saw it.
+fn counted(counts: &LaunchCounts) -> Completion {
     match (counts.has_completion, counts.completed_ns) {
-        (false, _) => CompletionPage::None,
-        (true, 0) => CompletionPage::Unused,
-        (true, used_ns) => CompletionPage::Used(used_ns),
+        (false, _) => Completion::None,
+        (true, 0) => Completion::Missed,
+        (true, at_ns) => Completion::At(at_ns),
     }
 }
 
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_learned_launch_is_timed_by_the_page_that_later_ones_are_timed_by() {
-        let took = |has_completion, completed_ns, learned_page, schedule_bytes| {
+    fn a_learned_launch_is_timed_by_the_pages_that_later_ones_are_timed_by() {
+        let took = |has_completion, completed_ns, learned_completion, schedule_bytes| {
             let counts = LaunchCounts {
                 start_ns: 1_000_000,
                 has_completion,
@@ -183,23 +183,23 @@ mod tests {
             let figures = LaunchFigures {
                 counts,
                 exited_ns: Some(9_000_000),
-                learned_page,
+                learned_completion,
                 schedule_bytes,
                 ..LaunchFigures::default()
             };
             figures.took_us()
         };
-        let took_us = |has_completion, completed_ns, learned_page| {
-            took(has_completion, completed_ns, learned_page, 1)
+        let took_us = |has_completion, completed_ns, learned_completion| {
+            took(has_completion, completed_ns, learned_completion, 1)
         };
         assert_eq!(took(false, 0, None, 0), None, "without a profile");
         assert_eq!(took_us(true, 3_000_000, None), Some(2000));
         assert_eq!(took_us(true, 0, None), None);
         assert_eq!(took_us(false, 0, None), Some(8000));
-        let learned = CompletionPage::Used(5_000_000);
+        let learned = Completion::At(5_000_000);
         assert_eq!(took_us(false, 0, Some(learned)), Some(4000));
         assert_eq!(took_us(true, 3_000_000, Some(learned)), Some(4000));
-        let none = Some(CompletionPage::None);
+        let none = Some(Completion::None);
         assert_eq!(took_us(true, 3_000_000, none), Some(8000));
     }
 

@@ -101,7 +101,7 @@ impl Managed {
         self.gain.typical()
     }
 
-    /// Launches are timed by another completion page from now on.
+    /// Launches are timed by other completion pages from now on.
     pub fn timed_anew(&mut self) {
         self.gain.timed_anew();
     }
@@ -133,7 +133,8 @@ impl Managed {
         if let Phase::Disabled { off, since_s } = &mut self.phase {
             // A clock that was ahead and has been corrected must not keep it off for years.
             *since_s = now_s.min(*since_s);
-            if *off == Off::Asked || now_s - *since_s < RETRY_AFTER_S {
+            let is_final = matches!(off, Off::Asked | Off::StartsOthers);
+            if is_final || now_s - *since_s < RETRY_AFTER_S {
                 return Plan::Leave;
             }
             self.learn();
@@ -176,6 +177,7 @@ impl Managed {
             }
             Observation::NotLearned => self.not_learned(now_s),
             Observation::Asked(request) => self.asked(request, now_s),
+            Observation::StartsOthers => self.switch_off(Off::StartsOthers, now_s),
             Observation::NoProfile => {
                 self.tuning = None;
                 match self.phase {

@@ -52,7 +52,7 @@ pub use obsolete::{Checked, Finding, check_files};
 pub use shield::{
     DriveLook, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState, WriteLimits,
 };
-pub use took::{CompletionPage, took_us};
+pub use took::{Completion, took_us};
 pub use tuned_parameter::{TunedParameter, TuningRules};
 pub use types::{
     ColdLaunch, Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan,

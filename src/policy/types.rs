@@ -62,6 +62,8 @@ pub enum Off {
     },
     /// Its launches read nothing that could be learned.
     NothingToLearn,
+    /// It starts other apps, so that no two of its launches need be alike.
+    StartsOthers,
 }
 
 /// What to do with the launch about to begin.
@@ -160,6 +162,8 @@ pub enum Observation<'a> {
     NoProfile,
     /// The user has made a request.
     Asked(PhaseRequest),
+    /// The menus show that it starts other apps.
+    StartsOthers,
 }
 
 /// Why the app is learned again.

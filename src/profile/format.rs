@@ -27,7 +27,7 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{App, Device, Ended, HelperRead, Hooks, Learned, PrefetchEntry, Profile};
-use crate::model::{MOST_LEARNED_LAUNCHES, Revision, Span, UnusedPages};
+use crate::model::{MOST_COMPLETION_PAGES, MOST_LEARNED_LAUNCHES, Revision, Span, UnusedPages};
 
 pub use limits::{MAX_FILE_BYTES, MAX_PATH};
 
@@ -36,7 +36,7 @@ pub use limits::{MAX_FILE_BYTES, MAX_PATH};
 const MAGIC: [u8; 8] = *b"\x89paralf\n";
 
 /// Version of the format that this program reads and writes.
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 
 const HEADER_BYTES: usize = 22;
 
@@ -90,7 +90,7 @@ struct Body {
     files: FileColumns,
     entries: EntryColumns,
     operations: OperationColumns,
-    completion: Option<Span>,
+    completion: Column<Span, MOST_COMPLETION_PAGES>,
     fault_around: EntryColumns,
     unused: EntryColumns,
     used_s: Column<u64, MAX_ENTRIES>,
@@ -122,7 +122,7 @@ impl Body {
             files: FileColumns::new(&profile.files),
             entries: columns(&profile.entries),
             operations: OperationColumns::new(&profile.operations),
-            completion: profile.completion,
+            completion: Column(profile.completion.clone()),
             fault_around: columns(&fault_around),
             unused: columns(&unused),
             used_s: profile.unused.iter().map(|it| it.used_s).collect(),
@@ -166,7 +166,7 @@ impl Body {
             files: self.files.into_files()?,
             history: self.history.0,
             devices: self.devices.0,
-            completion: self.completion,
+            completion: self.completion.0,
             fault_around: fault_around.iter().map(|entry| entry.span).collect(),
             unused: unused
                 .map(|(span, used_s)| UnusedPages { span, used_s })

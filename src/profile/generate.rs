@@ -84,7 +84,7 @@ pub fn sample(path: &str) -> Profile {
             entry: entry(data, 12, 3, 700),
             recurs: true,
         }],
-        completion: Some(span(data, 6, 1)),
+        completion: vec![span(data, 4, 1), span(data, 6, 1)],
         log_entries: 5,
         obsolete: 0,
     }
@@ -236,7 +236,7 @@ impl Numbers {
                 entry: entry(numbers),
                 recurs: numbers.below(2) == 0,
             }),
-            completion: self.maybe(span),
+            completion: self.many(0, 8, span),
             log_entries: self.any() as u32,
             obsolete: self.any() as u32,
         }

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::format::limits::{MAX_ENTRIES, MAX_FILES, MAX_PATH, is_app_name};
-use crate::model::{Ended, PAGE_SIZE, shown};
+use crate::model::{Ended, MOST_COMPLETION_PAGES, PAGE_SIZE, shown};
 
 /// Version of the format that this program reads and writes.
 const VERSION: u32 = 1;
@@ -47,9 +47,9 @@ pub struct PortableProfile {
     /// Directories that it listed.
     #[serde(default)]
     pub listings: Vec<PortableUse>,
-    /// The completion page: a file, by its index, and the page in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completion: Option<(u32, u64)>,
+    /// The completion pages: each a file, by its index, and the page in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub completion: Vec<(u32, u64)>,
 }
 
 /// A file that everybody may read.
@@ -209,7 +209,7 @@ impl PortableProfile {
             reads: Vec::new(),
             look_ups: Vec::new(),
             listings: Vec::new(),
-            completion: None,
+            completion: Vec::new(),
         }
     }
 
@@ -301,12 +301,15 @@ impl PortableProfile {
             times.max().is_none_or(|latest| latest <= MAX_TIME_US),
             || "an access is later than an hour after the launch".to_owned(),
         )?;
+        require(self.completion.len() <= MOST_COMPLETION_PAGES, || {
+            format!("it has more than {MOST_COMPLETION_PAGES} completion pages")
+        })?;
         let pages = self
             .reads
             .iter()
             .map(|read| (read.file, read.start, read.pages));
-        for (file, start, pages) in pages.chain(self.completion.map(|(file, page)| (file, page, 1)))
-        {
+        let completion = self.completion.iter().map(|&(file, page)| (file, page, 1));
+        for (file, start, pages) in pages.chain(completion) {
             let size = self.files.get(file as usize).map(|file| file.size);
             let end = start.checked_add(pages).filter(|_| pages > 0);
             let is_inside = size
@@ -368,7 +371,7 @@ mod tests {
             reads: vec![(0, 0, 0, 3).into(), (1200, 1, 0, 1).into()],
             look_ups: vec![(5, "/etc/none".to_owned()).into()],
             listings: vec![(7, "/".to_owned()).into()],
-            completion: Some((1, 0)),
+            completion: vec![(1, 0)],
             ..PortableProfile::new("/usr/bin/app".to_owned(), None, Ended::Quiet)
         }
     }
@@ -383,7 +386,7 @@ mod tests {
 
     #[test]
     fn hostile_texts_are_refused_with_one_line_each() {
-        let cases: [(&str, Value); 22] = [
+        let cases: [(&str, Value); 23] = [
             ("/app", json!("usr/bin/app")),
             ("/app", json!("/usr/../bin/app")),
             ("/app", json!("a/b:c")),
@@ -405,7 +408,8 @@ mod tests {
             ("/reads/0", json!([0, 0, 2, 2])),
             ("/reads/0", json!([MAX_TIME_US + 1, 0, 0, 1])),
             ("/look-ups/0", json!([0, "../x"])),
-            ("/completion", json!([0, 3])),
+            ("/completion", json!([[0, 3]])),
+            ("/completion", json!(vec![[0, 0]; 9])),
         ];
         for (place, wrong) in cases {
             let mut value = json();
@@ -510,7 +514,11 @@ mod tests {
                 };
                 let reads: Vec<_> = reads.into_iter().map(inside).collect();
                 PortableProfile {
-                    completion: reads.first().map(|read| (read.file, read.start)),
+                    completion: reads
+                        .iter()
+                        .take(8)
+                        .map(|read| (read.file, read.start))
+                        .collect(),
                     reads,
                     files,
                     look_ups: look_ups.into_iter().map(Into::into).collect(),

@@ -10,7 +10,7 @@ use crate::fs::present::{present_devices, unclear};
 use crate::kernel::WatchedPage;
 use crate::learn::LearnedProfile;
 use crate::model::{
-    App, DataPages, Device, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
+    App, DataPages, Device, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, Span, UserApp,
 };
 use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
@@ -25,8 +25,8 @@ pub struct CachedProfile {
     pub packed: Arc<[u8]>,
     /// The first requests.
     pub head_start: Option<HeadStart>,
-    /// The completion page, if its file system is there.
-    pub completion: Option<WatchedPage>,
+    /// The completion pages, if their file systems are there.
+    pub completion: Vec<WatchedPage>,
     /// Why what is on some of its file systems was left out when that was last looked at, in one line: nothing tells which
     /// of those mounted they are.
     pub unclear: Option<String>,
@@ -111,7 +111,7 @@ impl CachedProfile {
         let present = present_devices(profile, mounts);
         let head_start = HeadStart::prepare(profile, &present, mounts, &sysfs);
         let page_bytes = rustix::param::page_size() as u64;
-        let completion = profile.completion.and_then(|span| match span.place {
+        let watched = |span: &Span| match span.place {
             Place::Data { file } => {
                 let file = profile.files.get(file as usize)?;
                 Some(WatchedPage {
@@ -121,7 +121,10 @@ impl CachedProfile {
                 })
             }
             Place::Metadata { .. } => None,
-        });
+        };
+        // Of fewer, another half would end the launch.
+        let completion: Option<Vec<_>> = profile.completion.iter().map(watched).collect();
+        let completion = completion.unwrap_or_default();
         Ok(CachedProfile {
             packed: encode(profile).map_err(|error| error.to_string())?.into(),
             head_start,

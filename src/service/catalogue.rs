@@ -115,6 +115,20 @@ impl Catalogue {
         }
     }
 
+    /// The users who have links of their own to an app, with the links' names. None of a program that is another app by each
+    /// name.
+    pub fn own_names_of(&self, id: &str) -> &[(u32, String)] {
+        let found = self.located.get(id).filter(|found| !found.is_many_apps);
+        found.map_or(&[], |found| found.own_names.as_slice())
+    }
+
+    /// Whether a launch has found another file at the app's path than was located last: the links that lead there were
+    /// switched, or the file was replaced.
+    pub fn has_moved(&self, id: &str, app: &App) -> bool {
+        let located = self.located.get(id).map(|found| found.inode);
+        app.ino != 0 && located.is_some_and(|located| located != (app.dev, app.ino))
+    }
+
     /// The base names by which an app may be executed, whose own are `known`: those of the links that lead to it, too, as
     /// far as they were found; and of a program that is another app by each name, that of the app alone.
     pub fn names_of(&self, id: &str, known: &[String]) -> Vec<String> {
@@ -182,7 +196,33 @@ impl Catalogue {
         let identity = self
             .rules
             .identify(&cwd.join(&event.path), &event.arguments, &cwd);
-        self.identified(&identity, event.uid, root, &proc)
+        self.identified(&identity, event.uid, root.clone(), &proc)
+            .or_else(|| self.by_descriptor(event, root, &proc))
+    }
+
+    /// The script that was executed by a descriptor, whose path its interpreter is given.
+    fn by_descriptor(
+        &self,
+        event: &LaunchEvent,
+        root: Option<PathBuf>,
+        proc: &Path,
+    ) -> Option<FoundApp> {
+        let given = event.arguments.iter().find_map(|argument| {
+            let path = Path::new(argument);
+            let below = path.strip_prefix("/dev/fd");
+            below.or_else(|_| path.strip_prefix("/proc/self/fd")).ok()
+        })?;
+        let mut below = given.components();
+        let descriptor: u32 = below.next()?.as_os_str().to_str()?.parse().ok()?;
+        // A link of /proc, which tells a path without asking anybody.
+        let opened = fs::read_link(proc.join(format!("fd/{descriptor}"))).ok()?;
+        let rest = below.as_path();
+        let file = match rest.as_os_str().is_empty() {
+            true => opened,
+            false => opened.join(rest),
+        };
+        let id = self.paths.get(file.as_os_str())?;
+        found(id, event.uid, root, self.executable(id))
     }
 
     /// The app with this identity, of the process that /proc shows at `proc`, as this user launches it.
@@ -321,6 +361,70 @@ mod tests {
             inode,
             links: links.iter().map(Into::into).collect(),
             is_many_apps,
+            own_names: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_app_whose_path_leads_to_another_file_has_moved() {
+        const APP: &str = "/home/ada/current/bin/app";
+        let mut catalogue = catalogue(&[app(APP, APP)]);
+        let with = |dev, ino| App {
+            dev,
+            ino,
+            ..app(APP, APP)
+        };
+        assert!(
+            !catalogue.has_moved(APP, &with(7, 8)),
+            "it was not found yet"
+        );
+        let mut found = located("/home/ada/releases/1/bin/app", (7, 8), &[], false);
+        found.own_names = vec![(USER, "tool".to_owned())];
+        catalogue.located([(APP.to_owned(), found.clone())].into());
+        for (dev, ino, has_moved) in [(7, 8, false), (7, 9, true), (6, 8, true), (0, 0, false)] {
+            assert_eq!(catalogue.has_moved(APP, &with(dev, ino)), has_moved);
+        }
+        assert_eq!(catalogue.own_names_of(APP), [(USER, "tool".to_owned())]);
+        found.is_many_apps = true;
+        catalogue.located([(APP.to_owned(), found)].into());
+        assert!(catalogue.own_names_of(APP).is_empty());
+    }
+
+    #[test]
+    fn a_script_is_recognised_by_the_descriptor_that_its_interpreter_is_given() {
+        use std::os::fd::AsRawFd;
+        let dir = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(dir.path()).unwrap().join("tool");
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        let id = path.to_str().unwrap();
+        let catalogue = catalogue(&[app(id, id)]);
+        let (file, above) = (
+            fs::File::open(&path).unwrap(),
+            fs::File::open(path.parent().unwrap()).unwrap(),
+        );
+        let (file, above) = (file.as_raw_fd(), above.as_raw_fd());
+        let executed = |given: String| {
+            let arguments = vec!["sh".into(), "-e".into(), given.into()];
+            let event = LaunchEvent {
+                arguments,
+                ..event("tool", ROOT, 7)
+            };
+            catalogue.executed(&event).map(|found| found.key.id)
+        };
+        for given in [
+            format!("/dev/fd/{file}"),
+            format!("/proc/self/fd/{file}"),
+            format!("/dev/fd/{above}/tool"),
+        ] {
+            assert_eq!(executed(given.clone()).as_deref(), Some(id), "{given}");
+        }
+        for given in [
+            format!("/dev/fd/{above}"),
+            "/dev/fd/x".to_owned(),
+            "/dev/fd/".to_owned(),
+            "tool".to_owned(),
+        ] {
+            assert_eq!(executed(given.clone()), None, "{given}");
         }
     }
 

@@ -87,8 +87,11 @@ pub fn check_named(path: &Path, rules: &Rules, mounts: &MountTable) -> Result<()
     check_kind(path, &file, rules)
 }
 
-/// Why a program is no app by its kind: `path` leads to `file`.
-fn check_kind(path: &Path, file: &LocalFile, rules: &Rules) -> Result<(), String> {
+/// Why a program is no app by its kind, as [`check_named`]: `path` leads to `file`.
+///
+/// # Errors
+/// The reason, as the end of a sentence.
+pub fn check_kind(path: &Path, file: &LocalFile, rules: &Rules) -> Result<(), String> {
     if has_mode(&file.fd, RUNS_AS_ANOTHER) {
         return Err("it runs as another user".to_owned());
     }

@@ -16,8 +16,8 @@ use crate::apps::Rules;
 
 /// What the thread is to do.
 enum Request {
-    /// Find the executables of these apps.
-    Locate(Vec<String>, Box<Rules>),
+    /// Find the executables of these apps, and the links that these users have to them.
+    Locate(Vec<String>, Vec<u32>, Box<Rules>),
     /// Nothing: show that the thread works.
     Answer,
 }
@@ -56,10 +56,11 @@ impl ExecutableFinder {
         })
     }
 
-    /// Has the executables of these apps found. [`Message::Located`] has them, unless it is asked for again before.
-    pub fn locate(&self, ids: Vec<String>, rules: &Rules) {
+    /// Has the executables of these apps found, with the links that these users have to them. [`Message::Located`] has them,
+    /// unless it is asked for again before.
+    pub fn locate(&self, ids: Vec<String>, users: Vec<u32>, rules: &Rules) {
         self.to_locate.fetch_add(1, Ordering::AcqRel);
-        self.request(Request::Locate(ids, Box::new(rules.clone())));
+        self.request(Request::Locate(ids, users, Box::new(rules.clone())));
     }
 
     /// Asks the thread to show that it works, once it has done what it was asked for before.
@@ -80,10 +81,10 @@ impl ExecutableFinder {
 
 fn carry_out(request: Request, to_locate: &AtomicUsize, outbox: &Outbox) {
     match request {
-        Request::Locate(ids, rules) => {
+        Request::Locate(ids, users, rules) => {
             let is_last = to_locate.fetch_sub(1, Ordering::AcqRel) == 1;
             if is_last {
-                outbox.send(match locate(ids, &rules) {
+                outbox.send(match locate(ids, &users, &rules) {
                     Ok(located) => Message::Located(located),
                     Err(error) => {
                         Message::Warning(format!("executables cannot be located: {error}"))
@@ -113,7 +114,8 @@ mod tests {
         symlink("file", id("link")).unwrap();
         let (outbox, inbox) = mailbox().unwrap();
         let finder = ExecutableFinder::start(outbox).unwrap();
-        finder.locate(vec![id("link"), id("none"), id(".")], &Rules::none());
+        let ids = vec![id("link"), id("none"), id(".")];
+        finder.locate(ids, Vec::new(), &Rules::none());
         while !finder.has_answered() {
             std::thread::yield_now();
         }
@@ -127,6 +129,7 @@ mod tests {
             inode: (file.dev(), file.ino()),
             links: Vec::new(),
             is_many_apps: false,
+            own_names: Vec::new(),
         };
         assert_eq!(*found, HashMap::from([(id("link"), expected)]));
     }
@@ -136,7 +139,7 @@ mod tests {
         let (outbox, inbox) = mailbox().unwrap();
         let to_locate = AtomicUsize::new(3);
         for ids in [vec!["/usr/bin/a".to_owned()], Vec::new(), Vec::new()] {
-            let request = Request::Locate(ids, Box::new(Rules::none()));
+            let request = Request::Locate(ids, Vec::new(), Box::new(Rules::none()));
             carry_out(request, &to_locate, &outbox);
         }
         assert_eq!(inbox.take().len(), 1);

@@ -24,7 +24,7 @@ use super::registry::{Added, EVERY_USER, Record, Registry};
 use super::reschedule::Rescheduled;
 use super::told_gains::ToldGains;
 use super::worker::Jobs;
-use crate::apps::Rules;
+use crate::apps::{Rules, desktop};
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
@@ -337,7 +337,7 @@ impl ManagedApps {
         is_whole: bool,
     ) {
         let (class, history) = (profile.class, profile.history.clone());
-        let (pages, completion) = (profile.learned_live, profile.completion);
+        let (pages, completion) = (profile.learned_live, profile.completion.clone());
         let before = self.profiles.insert(key.clone(), profile);
         if before.is_some_and(|before| before.completion != completion)
             && let Some(record) = self.registry.records.get_mut(key)
@@ -795,6 +795,7 @@ pub fn off_reason(off: Off) -> String {
             delay_us as f64 / 1e3
         ),
         Off::NothingToLearn => "nothing could be learned from its launches".to_owned(),
+        Off::StartsOthers => desktop::STARTS_OTHERS.to_owned(),
     }
 }
 

@@ -10,6 +10,7 @@ use super::profile_jobs::ProfileNews;
 use super::registry::Record;
 use super::seeds::FoundSeeds;
 use super::warm_up::LikelyApps;
+use super::watchlist::FoundEntries;
 use crate::kernel::CountingWaits;
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
@@ -62,7 +63,7 @@ pub enum Message {
     /// The profiles that were learned elsewhere.
     Seeds(FoundSeeds),
     /// The apps with .desktop entries.
-    DesktopApps(Vec<Record>),
+    DesktopApps(FoundEntries),
     /// Drives were measured, or not.
     DrivesProbed(ProbesEnded),
     /// Where the executables of the apps are.

@@ -41,7 +41,7 @@ impl Missed {
         // This program has packed it.
         let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
         let known = KnownFiles::new(&profile, report);
-        // What comes after the completion page is not waited for, and is not counted either.
+        // What comes after the completion pages is not waited for, and is not counted either.
         let end_ns = figures.counts.completed_ns;
         let of_tree =
             |read: &OwnRead| read.by == By::Tree && (end_ns == 0 || read.time_ns <= end_ns);

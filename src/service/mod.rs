@@ -38,6 +38,7 @@ mod message;
 mod missed;
 mod notify;
 mod own_commands;
+mod own_links;
 mod own_process;
 mod own_profile;
 mod own_reads;

@@ -58,7 +58,7 @@ pub fn release_heap() {
 /// a program's start wakes, the app itself first of all.
 ///
 /// # Errors
-/// Without CAP_SYS_NICE; the priority stays what it was.
+/// Without CAP_SYS_NICE, or a limit (RLIMIT_NICE) that allows it; the priority stays what it was.
 pub fn raise_priority() -> Result<(), Errno> {
     setpriority_process(None, HIGHEST)
 }

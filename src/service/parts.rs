@@ -37,6 +37,7 @@ use super::own_commands::OwnCommands;
 use super::prefetchers::Prefetchers;
 use super::probe_round::ProbesEnded;
 use super::profile_jobs::ProfileNews;
+use super::rate::Rate;
 use super::recorders::Recorders;
 use super::registry::{Added, Record, Registry};
 use super::seeds::SeedSearch;
@@ -57,6 +58,9 @@ use crate::shield::{Shield, ShieldStatus};
 /// What is lost without the shield.
 const NOT_SHIELDED: &str = "launches are not shielded from writes";
 
+/// How often executables are found again because a user's launches have found others: at once, and the interval for long.
+pub const MOVED: (u32, Duration) = (2, Duration::from_secs(30));
+
 /// The parts of the service. The event loop owns them.
 pub struct Parts {
     places: Places,
@@ -66,6 +70,8 @@ pub struct Parts {
     kernel: Watch,
     own_commands: OwnCommands,
     executables: ExecutableFinder,
+    /// How often launches of a user have executables found again.
+    moved: Rate,
     waits: WaitSwitch,
     prefetchers: Prefetchers,
     recorders: Recorders,
@@ -310,10 +316,15 @@ impl Parts {
     fn manage(&mut self, record: Record) -> bool {
         let is_named = record.added == Added::User;
         let most = self.config.automatic.max_apps;
+        let uid = record.key.uid;
         let registry = &self.apps.registry;
-        let has_room = registry.has_room_for(record.key.uid, is_named, most);
+        let has_room = registry.has_room_for(uid, is_named, most);
         if has_room {
+            let is_new_user = !registry.users().contains(&uid);
             self.apps.manage(record);
+            if is_new_user {
+                self.locate_executables();
+            }
         }
         has_room
     }

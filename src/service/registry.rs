@@ -3,7 +3,7 @@
 //! All are in one file, which is written by rename after each launch. Losing it costs the tuning of a few
 //! launches and what the user asked for. So a file that cannot be used is kept beside the new one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -233,6 +233,13 @@ impl Registry {
     /// Adds an app, in place of the user's one of the same id.
     pub fn insert(&mut self, record: Record) {
         self.records.insert(record.key.clone(), record);
+    }
+
+    /// The users who have launched a managed app, or have named one.
+    pub fn users(&self) -> Vec<u32> {
+        let users = self.records.keys().map(|key| key.uid);
+        let users: BTreeSet<u32> = users.filter(|&uid| uid != EVERY_USER).collect();
+        users.into_iter().collect()
     }
 
     /// The record that the first launch of a user makes, if the administrator has named the app for all users.

@@ -6,7 +6,7 @@
 //! hours of work. So its next launches are followed, with nothing done for them, and what they read and wait
 //! for until they are quiet decides.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 
 use super::catalogue::Catalogue;
@@ -88,6 +88,8 @@ pub struct Watchlist {
     candidates: Candidates,
     /// Whether there may be candidates: entries that were looked for may be found when the mode is another one.
     takes_candidates: bool,
+    /// Paths of programs that are no apps, since they start another one by each of their entries in the menus.
+    starters: BTreeSet<String>,
     /// Programs that have read much for a user, whose launches alone count.
     probation: BTreeMap<UserApp, Probation>,
 }
@@ -98,6 +100,7 @@ impl Watchlist {
         Watchlist {
             candidates: Candidates::default(),
             takes_candidates: true,
+            starters: BTreeSet::new(),
             probation: BTreeMap::new(),
         }
     }
@@ -106,6 +109,17 @@ impl Watchlist {
     /// elsewhere.
     pub fn new_record(&self, key: &UserApp) -> Option<Record> {
         Some(self.candidates.get(&key.id)?.for_user(key.uid))
+    }
+
+    /// From now on, these programs are no apps.
+    pub fn set_starters(&mut self, starters: BTreeSet<String>) {
+        self.probation.retain(|key, _| !starters.contains(&key.id));
+        self.starters = starters;
+    }
+
+    /// Whether the program of this path is no app, since it starts others.
+    pub fn is_starter(&self, id: &str) -> bool {
+        self.starters.contains(id)
     }
 
     /// Whether the program is on probation for this user.
@@ -206,6 +220,18 @@ impl Watchlist {
                 let known = apps.names.entry(Watched { uid, text }).or_insert(wanted);
                 *known = known.or(wanted);
             }
+            // A user's links are names in his own launches.
+            for (user, name) in catalogue.own_names_of(id) {
+                if marks.argument.is_none() && (uid == EVERY_USER || uid == *user) {
+                    let own = Watched {
+                        uid: *user,
+                        text: OsString::from(name),
+                    };
+                    let wanted = WatchedName::App { recorded };
+                    let known = apps.names.entry(own).or_insert(wanted);
+                    *known = known.or(wanted);
+                }
+            }
             for text in marks.arguments(id) {
                 *apps.arguments.entry(Watched { uid, text }).or_default() |= recorded;
             }
@@ -231,6 +257,7 @@ impl Watchlist {
             && of_user.count() < MOST_OF_A_USER
             && !self.probation.contains_key(key)
             && self.candidates.get(&key.id).is_none()
+            && !self.is_starter(&key.id)
     }
 
     /// Puts a program on probation, of which a process had read much when it exited and which may become an app
@@ -304,8 +331,16 @@ fn by_id(records: Vec<Record>) -> BTreeMap<String, Record> {
     records.into_iter().map(by_id).collect()
 }
 
+/// What the .desktop entries show.
+pub struct FoundEntries {
+    /// The apps.
+    pub apps: Vec<Record>,
+    /// Paths of programs that start another app by each of their entries.
+    pub starters: BTreeSet<String>,
+}
+
 /// The apps with .desktop entries. Reads many files.
-pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
+pub fn desktop_apps(rules: &Rules) -> FoundEntries {
     let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
     let record = |entry: desktop::MenuEntry| match entry.app {
         Ok(app) => Record::of_installed(&app.identity, app.name, &app.names, Added::Desktop),
@@ -314,7 +349,12 @@ pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
             None
         }
     };
-    entries.into_iter().filter_map(record).collect()
+    let starters = entries.iter().filter_map(|entry| entry.starter.as_ref());
+    let starters = starters.filter_map(|program| Some(program.to_str()?.to_owned()));
+    FoundEntries {
+        starters: starters.collect(),
+        apps: entries.into_iter().filter_map(record).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -324,6 +364,7 @@ mod tests {
     use crate::model::DriveClass;
     use crate::policy::Managed;
     use crate::profile::generate::sample;
+    use crate::service::located_executables::LocatedExecutable;
     use crate::service::login;
     use crate::service::roots::Roots;
 
@@ -457,6 +498,17 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_starts_others_is_not_put_on_probation() {
+        let mut watchlist = Watchlist::new();
+        assert!(watchlist.begin_probation(&app("/usr/bin/starter")));
+        watchlist.set_starters(["/usr/bin/starter".to_owned()].into());
+        assert!(!watchlist.is_on_probation(&app("/usr/bin/starter")));
+        assert!(!watchlist.begin_probation(&app("/usr/bin/starter")));
+        assert!(watchlist.is_starter("/usr/bin/starter") && !watchlist.is_starter("/usr/bin/a"));
+        assert!(watchlist.begin_probation(&app("/usr/bin/a")));
+    }
+
+    #[test]
     fn a_program_that_is_named_is_on_probation_no_longer() {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, _) = Registry::load(dir.path()).unwrap();
@@ -522,6 +574,37 @@ mod tests {
         assert_eq!(apps.names, expected.into_iter().collect());
         assert_eq!(to_learn, 2);
         assert!(apps.arguments.is_empty());
+    }
+
+    #[test]
+    fn users_links_are_names_in_their_own_launches() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let mut watchlist = Watchlist::new();
+        let mut catalogue = catalogue();
+        watchlist.set_desktop_apps(vec![desktop("/a"), desktop("/b")]);
+        registry.insert(desktop("/b").for_user(1));
+        watchlist.refresh(&mut catalogue, &registry);
+        let own_names = [1, 2].map(|uid| (uid, "link".to_owned()));
+        let located = LocatedExecutable {
+            path: "/b".into(),
+            inode: (7, 8),
+            links: Vec::new(),
+            is_many_apps: false,
+            own_names: own_names.into(),
+        };
+        catalogue.located([("/b".to_owned(), located)].into());
+        let apps = watchlist.watched(&catalogue, &registry, |_| true).apps;
+        let expected = [
+            (EVERY_USER, "a", true),
+            (EVERY_USER, "b", false),
+            (1, "b", true),
+            (1, "link", true),
+            (2, "link", false),
+        ];
+        let expected = expected
+            .map(|(uid, name, recorded)| (watched(uid, name), WatchedName::App { recorded }));
+        assert_eq!(apps.names, expected.into());
     }
 
     #[test]

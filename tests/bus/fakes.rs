@@ -105,7 +105,7 @@ pub fn launch(uid: u32) -> LaunchRecord {
 
 /// A profile of the tests of the format.
 pub fn profile(uid: u32) -> ProfileData {
-    let pf = include_bytes!("../../src/profile/format/format-6.pf").to_vec();
+    let pf = include_bytes!("../../src/profile/format/format-7.pf").to_vec();
     let profile = decode(&pf).unwrap();
     let key = UserApp {
         uid,

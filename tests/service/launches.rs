@@ -18,6 +18,7 @@ use crate::{seen_early_and_late, set_up};
 use common::drop_caches;
 use common::root::{install_as, pages_of};
 use common::slowed::Slowed;
+use common::succeed;
 
 #[test]
 fn a_plain_launch_is_learned_and_the_next_is_prefetched() {
@@ -114,6 +115,43 @@ impl Drop for CommandLink {
     }
 }
 
+/// A link among this user's own commands; removed when this is dropped, with the directory if that was made for it.
+struct OwnLink {
+    link: PathBuf,
+    made: Option<PathBuf>,
+}
+
+impl OwnLink {
+    fn to(file: &str) -> Self {
+        let account = succeed(Command::new("getent").args(["passwd", "0"]));
+        let bin = Path::new(account.split(':').nth(5).unwrap()).join("bin");
+        let made = fs::create_dir(&bin).is_ok().then(|| bin.clone());
+        let link = bin.join(format!("paralfetch-own-link-{}", std::process::id()));
+        symlink(file, &link).unwrap();
+        OwnLink { link, made }
+    }
+}
+
+impl Drop for OwnLink {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.link);
+        if let Some(made) = &self.made {
+            let _ = fs::remove_dir(made);
+        }
+    }
+}
+
+/// Launches an app that reads its standard input, lets it end once the service has seen it, and waits for the end of its
+/// launch.
+fn until_seen(service: &mut Running, id: &str, command: &mut Command) {
+    let mut app = command.stdin(Stdio::piped()).spawn().unwrap();
+    service.line(&["launch begins", id]);
+    drop(app.stdin.take());
+    let status = app.wait().unwrap();
+    assert!(status.success(), "{status}");
+    service.launch_of(id);
+}
+
 /// By none of both does the kernel tell the name that the app was enabled by.
 #[test]
 fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
@@ -131,27 +169,60 @@ fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
     image.enable("reader");
     let mut service = image.start();
     service.line(&["executables were located"]);
-    let launched = |command: &mut Command| {
-        let read = command.arg(&data).stdin(Stdio::null()).output().unwrap();
-        assert!(read.status.success() && !read.stdout.is_empty(), "{read:?}");
+    let launched = |service: &mut Running, command: &mut Command| {
+        command.arg(&data).arg("-").stdout(Stdio::null());
+        until_seen(service, &id, command);
     };
-    launched(&mut Command::new(&link.0));
-    service.launch_of(&id);
+    launched(&mut service, &mut Command::new(&link.0));
     let execute =
         "import os, sys; os.execve(os.open(sys.argv[1], os.O_RDONLY), sys.argv[1:], os.environ)";
-    launched(Command::new("python3").args(["-c", execute, &id]));
-    service.launch_of(&id);
+    launched(
+        &mut service,
+        Command::new("python3").args(["-c", execute, &id]),
+    );
+    // Through a link of another name, wherever it lies, and by the name that shells have for a descriptor.
+    let elsewhere = image.root.path().join("elsewhere");
+    symlink(&id, &elsewhere).unwrap();
+    launched(&mut service, &mut Command::new(&elsewhere));
+    let by_descriptor = ["-c", "exec 9<\"$0\"; exec /dev/fd/9 \"$@\"", &id];
+    launched(&mut service, Command::new("sh").args(by_descriptor));
     // What has another name and another file is not.
     let other = image.root.path().join("other");
     fs::copy("/bin/cat", &other).unwrap();
-    launched(&mut Command::new(&other));
-    launched(&mut Command::new(&link.0));
-    let line = service.launch_of(&id);
-    assert!(!line.contains("/other"), "{line}");
+    let read = Command::new(&other).arg(&data).output().unwrap();
+    assert!(read.status.success() && !read.stdout.is_empty(), "{read:?}");
+    launched(&mut service, &mut Command::new(&link.0));
     service.stop();
     let stats = image.paralfetch(&["stats", "--json", &id]);
     let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
-    assert_eq!(stats["launches"].as_array().unwrap().len(), 3, "{stats}");
+    assert_eq!(stats["launches"].as_array().unwrap().len(), 5, "{stats}");
+}
+
+/// Of a script, the kernel knows the interpreter's file alone.
+#[test]
+fn a_script_is_seen_by_a_descriptor_and_by_a_link_among_its_users_own_commands() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.script("tool", "cat");
+    let id = image.id("tool");
+    let own = OwnLink::to(&id);
+    image.enable("tool");
+    let mut service = image.start();
+    service.until_located(1);
+    until_seen(&mut service, &id, &mut Command::new(&id));
+    for given in ["/dev/fd/9", "/proc/self/fd/9"] {
+        let text = format!("exec 9<\"$0\"; exec {given}");
+        let mut command = Command::new("sh");
+        until_seen(&mut service, &id, command.args(["-c", &text, &id]));
+    }
+    let execute = "import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.set_inheritable(file, True); \
+                   os.execve(file, sys.argv[1:], os.environ)";
+    let mut command = Command::new("python3");
+    until_seen(&mut service, &id, command.args(["-c", execute, &id]));
+    // The first launch was its user's first of all: his links are looked for since.
+    service.until_located(2);
+    until_seen(&mut service, &id, &mut Command::new(&own.link));
 }
 
 #[test]
@@ -534,4 +605,37 @@ fn data_files(profile: &Profile) -> BTreeSet<String> {
         .map(|path| String::from_utf8(path).unwrap())
         .filter(|path| path.starts_with("/data/"))
         .collect()
+}
+
+/// The file that is read last in the launch that is learned is read in no other.
+#[test]
+fn the_time_of_a_launch_is_told_though_it_leaves_out_what_the_learned_one_read_last() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let path = |name: &str| image.root.path().join(name);
+    fs::copy(path("data/0"), path("last")).unwrap();
+    fs::write(path("background"), "").unwrap();
+    image.script(
+        "app",
+        "if [ -e /background ]; then cat /data/* /last; else cat /data/*; fi",
+    );
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    fs::remove_file(path("background")).unwrap();
+    for _ in 0..2 {
+        image.launch_cold(&mut service, "app");
+    }
+    service.stop();
+    let profile = image.root.show("app");
+    let pages = profile["completion"].as_array().unwrap();
+    assert!(pages.len() > 1, "{pages:?}");
+    let stats = image.paralfetch(&["stats", "--json", &image.id("app")]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    let launches = stats["launches"].as_array().unwrap();
+    assert_eq!(launches.len(), 3, "{stats}");
+    for launch in launches {
+        assert!(launch["duration_us"].is_u64(), "{launch}");
+    }
 }

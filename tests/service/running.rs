@@ -404,6 +404,13 @@ impl Running {
         }
     }
 
+    /// Waits until the service has found the executables of apps so many times since it was started.
+    pub fn until_located(&mut self, times: usize) {
+        while self.heard(&["executables were located"]).len() < times {
+            self.line(&[]);
+        }
+    }
+
     /// The lines so far in which all of `words` are, as far as was listened.
     pub fn heard(&self, words: &[&str]) -> Vec<&str> {
         let lines = self.said[..self.listened].iter().map(String::as_str);

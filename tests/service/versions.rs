@@ -26,11 +26,16 @@ fn put_version(image: &Image, version: usize) {
         let content = content(version * FILES + file, PAGES);
         fs::write(directory.join(file.to_string()), content).unwrap();
     }
+    put_link(image, version);
+    image.root.image.sync();
+}
+
+/// Has `/current` lead to a version.
+fn put_link(image: &Image, version: usize) {
     let link = image.root.path().join("current");
     // There is none before the first version.
     let _ = fs::remove_file(&link);
     symlink(format!("release-{version}"), link).unwrap();
-    image.root.image.sync();
 }
 
 /// Renames a starter of this version over the one before, as a package manager does it.
@@ -116,4 +121,33 @@ fn an_update_behind_a_starter_that_stays_takes_the_place_of_the_old_version() {
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Learned"), "{line}");
     assert_version(&learned(&image, service), 2);
+}
+
+/// Whoever has named the app has named the link.
+#[test]
+fn an_app_that_is_named_behind_a_link_stays_the_same_when_the_link_is_switched() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    for version in [1, 2] {
+        put_version(&image, version);
+        image.script(
+            &format!("release-{version}/app"),
+            &format!("cat /release-{version}/[0-9]*"),
+        );
+    }
+    put_link(&image, 1);
+    image.enable("current/app");
+    let mut service = image.start();
+    service.until_located(1);
+    image.learn(&mut service, "current/app");
+    // For its user, too.
+    service.until_located(2);
+    put_link(&image, 2);
+    let line = image.launch_cold(&mut service, "current/app");
+    assert!(line.contains(&image.id("current/app")), "{line}");
+    // By the path that the link leads to now.
+    service.until_located(3);
+    image.launch("release-2/app");
+    service.launch_of(&image.id("current/app"));
 }

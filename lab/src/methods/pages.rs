@@ -24,7 +24,7 @@ pub struct Completion {
 impl Completion {
     /// The completion block of a profile, if it has one; always a page of a file.
     pub fn of(profile: &Profile) -> Option<Completion> {
-        let span = profile.completion?;
+        let span = profile.completion.last()?;
         let Place::Data { file } = span.place else {
             return None;
         };

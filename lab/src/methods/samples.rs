@@ -100,7 +100,7 @@ pub fn learned_set(reads: &[Read], turn: bool) -> LearnedSet {
         operations: Vec::new(),
         learned_at: Vec::new(),
         helpers: Vec::new(),
-        completion: None,
+        completion: Vec::new(),
         log_entries: log.len() as u32,
         obsolete: 0,
     };

@@ -213,7 +213,7 @@ fn fast_makes_the_calls_of_table_1() {
 #[test]
 fn the_completion_block_is_found_in_the_tables_of_each_set() {
     let mut exact = learned_set(&[(1, 3, 1), (3, 9, 1)], false);
-    exact.profile.completion = Some(exact.log[1].span);
+    exact.profile.completion = vec![exact.log[1].span];
     let completion = Completion::of(&exact.profile).unwrap();
     let turned = learned_set(&[(3, 4, 8)], true);
     let all = learned_app(exact, turned.clone(), turned);

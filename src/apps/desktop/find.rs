@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::scan::is_entry_name;
-use super::{DesktopApp, MenuEntry, identify, read_app};
+use super::{DesktopApp, MenuEntry, STARTS_OTHERS, identify, read_app};
 use crate::apps::launchers::Rules;
 use crate::apps::lookup::{
     absolute, base_name, executable_in, executed_names, is_executable, link_chain,
@@ -98,8 +98,15 @@ impl Menu<'_> {
 
     fn by_entry(&self, file: &Path) -> Result<DesktopApp, String> {
         let listed = self.entries.iter().find(|entry| entry.file == file);
-        if let Some(Ok(app)) = listed.map(|entry| &entry.app) {
-            return Ok(app.clone());
+        match listed {
+            Some(MenuEntry { app: Ok(app), .. }) => return Ok(app.clone()),
+            // Read alone, it would not show that.
+            Some(MenuEntry {
+                app: Err(why),
+                starter: Some(_),
+                ..
+            }) => return Err(format!("{} cannot be used: {why}", file.display())),
+            _ => {}
         }
         // It is not installed, or may have been mended since the entries were read.
         app_of_entry(file, self.rules, self.path)
@@ -125,6 +132,10 @@ impl Menu<'_> {
                 "{shown} starts many apps: give the path of the one that is meant, or its .desktop file"
             )
         })?;
+        let is_starter = |entry: &MenuEntry| entry.starter.as_ref() == Some(&identity.program);
+        if self.entries.iter().any(is_starter) {
+            return Err(format!("{shown}: {STARTS_OTHERS}"));
+        }
         let own = DesktopApp {
             name: base_name(file.as_os_str()).to_string_lossy().into_owned(),
             names: executed_names(&identity.program),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{MenuEntry, read_app};
+use super::{MenuEntry, leave_starters_out, read_app};
 use crate::apps::launchers::Rules;
 use crate::fs::safe_open;
 
@@ -47,6 +47,7 @@ pub fn entries(dirs: &[PathBuf], rules: &Rules, path: &OsStr) -> Vec<MenuEntry> 
                 id: String::new(),
                 file: dir.clone(),
                 app: Err(why),
+                starter: None,
             });
         }
         files.sort();
@@ -55,8 +56,10 @@ pub fn entries(dirs: &[PathBuf], rules: &Rules, path: &OsStr) -> Vec<MenuEntry> 
             id,
             app: read_app(&file, rules, path),
             file,
+            starter: None,
         }));
     }
+    leave_starters_out(&mut entries);
     entries
 }
 

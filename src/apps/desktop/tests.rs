@@ -188,6 +188,52 @@ fn other_entries_are_left_out_with_the_reason() {
 }
 
 #[test]
+fn a_program_that_each_entry_gives_another_argument_is_no_app() {
+    let system = TestSystem::with(&["starter", "settings", "office", "one", "env", "wrapped"]);
+    for (name, exec) in [
+        ("mail", "starter --once mail"),
+        ("maps", "starter maps %U"),
+        // An entry without an argument is the app itself; options are ways to start it.
+        ("settings", "settings"),
+        ("sound", "settings sound"),
+        ("network", "settings network"),
+        ("writer", "office --writer %U"),
+        ("calc", "office --calc"),
+        // Twice the same, and nothing else.
+        ("one", "one thing"),
+        ("one-again", "one --new thing"),
+        ("red", "env COLOUR=red wrapped"),
+        ("blue", "env COLOUR=blue wrapped"),
+    ] {
+        system.entry(
+            &format!("share/{name}.desktop"),
+            name,
+            &format!("Exec={exec}"),
+        );
+    }
+    let entries = system.entries();
+    let why = "starts another app by each";
+    check_left_out(&entries, &[("mail", why), ("maps", why)]);
+    let starters = entries.iter().filter_map(|entry| entry.starter.as_ref());
+    let starter = system.key("starter");
+    assert!(
+        starters
+            .map(|path| path.to_str().unwrap())
+            .all(|path| path == starter)
+    );
+    // Whichever way it is named.
+    let entry = system
+        .at("share/mail.desktop")
+        .into_os_string()
+        .into_string()
+        .unwrap();
+    for named in ["starter", &starter, "mail.desktop", &entry] {
+        let told = system.find(named).unwrap_err();
+        assert!(told.contains(why), "{named}: {told}");
+    }
+}
+
+#[test]
 fn as_much_is_recorded_of_arguments_as_the_kernel_side_reports() {
     let interface = include_str!("../../kernel/bpf/intf.h");
     let defined = format!("#define PF_ARGV_MAX {RECORDED_BYTES}\n");

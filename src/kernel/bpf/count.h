@@ -133,18 +133,27 @@ int BPF_PROG(task_switched, bool preempt, struct task_struct *prev, struct task_
 	return 0;
 }
 
-/* Notes that the launch is complete if the completion page is among these pages of a file. */
+/* Notes that the launch is complete if, with these pages of a file, it has used enough of its completion pages. */
 static __always_inline void look_for_completion(struct address_space *mapping, __u64 first, __u64 last)
 {
 	struct pf_launch *launch = tree_of(bpf_get_current_task_btf());
 	struct inode *inode;
+	struct pf_page *page;
+	__u32 i, bit;
 
-	if (!launch || !launch->completion_dev || launch->completed_ns ||
-	    launch->completion_page < first || launch->completion_page > last)
+	if (!launch || !launch->completion_pages || launch->completed_ns)
 		return;
 	inode = mapping->host;
-	if (inode && inode->i_ino == launch->completion_ino && inode->i_sb &&
-	    dev_of_file(inode) == launch->completion_dev) {
+	if (!inode || !inode->i_sb)
+		return;
+	for (i = 0; i < PF_COMPLETION_PAGES; i++) {
+		page = &launch->completion[i];
+		bit = 1U << i;
+		if (i >= launch->completion_pages || page->ino != inode->i_ino || page->index < first ||
+		    page->index > last || page->dev != dev_of_file(inode) ||
+		    __sync_fetch_and_or(&launch->completion_used, bit) & bit ||
+		    __sync_fetch_and_add(&launch->completion_left, -1) != 1)
+			continue;
 		launch->completed_requests = launch->requests;
 		launch->completed_ns = bpf_ktime_get_ns();
 	}

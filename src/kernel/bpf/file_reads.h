@@ -19,16 +19,6 @@
 #include "syscall_args.h"
 #include <bpf/bpf_helpers.h>
 
-/* The file that is open under this number. */
-static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 fd)
-{
-	struct fdtable *table = task->files->fdt;
-
-	if (fd < 0 || (__u32)fd >= table->max_fds)
-		return NULL;
-	return (struct file *)word_at((__u64)table->fd + fd * sizeof(struct file *));
-}
-
 /* Whether the call reads a file. */
 static __always_inline bool is_file_read(const struct pf_syscall *call)
 {

@@ -15,6 +15,7 @@ enum pf_sizes {
 	PF_EXEC_BURST = 64,	/* reports of execve that one user can cause at once */
 	PF_EXECS_PER_SECOND = 32,	/* and for long */
 	PF_EXEC_USERS = 1024,	/* users whose reports are counted; the least recent one is forgotten */
+	PF_COMPLETION_PAGES = 8,	/* completion pages of a launch */
 };
 
 /* ---- the launch tree (tree.h) ---- */
@@ -36,6 +37,14 @@ struct pf_member {
 	unsigned long long waiting_since_ns;	/* 0: the task does not wait for a drive */
 };
 
+/* A page of a file. */
+struct pf_page {
+	unsigned long long ino;
+	unsigned long long index;	/* in pages of the kernel's size */
+	unsigned int dev;		/* kernel dev_t */
+	unsigned int pad;
+};
+
 /*
  * The slot of a launch: that of the launch's number modulo PF_LAUNCHES. Times are CLOCK_MONOTONIC in
  * nanoseconds.
@@ -45,7 +54,7 @@ struct pf_launch {
 	unsigned long long start_ns;	/* execve; 0: not called yet, and nothing of the tree counts */
 	unsigned long long tasks;	/* of the tree that are alive */
 	unsigned int recorder;		/* index of its recorder plus 1; 0: it is not recorded */
-	unsigned int completion_dev;	/* kernel dev_t of the completion page; 0: it is not known */
+	unsigned int completion_pages;	/* how many there are in `completion`; 0: none are known */
 	unsigned long long switches;	/* context switches into a wait for a drive */
 	unsigned long long waiting_ns;	/* time in such waits, summed over tasks */
 	unsigned long long requests;	/* read requests of the tree */
@@ -53,10 +62,11 @@ struct pf_launch {
 	unsigned long long prefetch_requests;	/* read requests of prefetch threads */
 	unsigned long long prefetch_bytes;	/* their size */
 	unsigned long long first_prefetch_ns;	/* time of the first one of a prefetch thread */
-	unsigned long long completed_ns;	/* first use of the completion page */
+	unsigned long long completed_ns;	/* when enough of the completion pages had been used */
 	unsigned long long completed_requests;	/* `requests` at that time */
-	unsigned long long completion_ino;	/* file of the completion page */
-	unsigned long long completion_page;	/* its index, in pages of the kernel's size */
+	struct pf_page completion[PF_COMPLETION_PAGES];
+	unsigned int completion_used;	/* a bit for each of them that was used */
+	unsigned int completion_left;	/* how many more have to be used until the launch is complete */
 	unsigned long long lost_tasks;	/* that should be in the tree, and could not be marked */
 	unsigned int uid;		/* whose launch it is; 0: root's, or not executed yet */
 	unsigned int noted_reads;	/* bios of the tree and its helpers that were to be noted (own_reads.h) */

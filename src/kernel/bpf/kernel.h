@@ -186,6 +186,13 @@ struct address_space {
 };
 
 struct qstr {
+	union {
+		struct {
+			__u32 hash;
+			__u32 len;	/* bytes of the name, without the final zero */
+		};
+		__u64 hash_len;
+	};
 	const unsigned char *name;
 };
 
@@ -242,7 +249,6 @@ struct linux_binprm {
 	struct file *file;
 	const char *filename;
 	const char *interp;
-	const char *fdpath;	/* NULL unless the program is executed by its descriptor */
 };
 
 struct folio {

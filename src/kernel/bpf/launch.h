@@ -2,8 +2,9 @@
 /*
  * Launches, from their execve to their last task.
  *
- * Every program that is executed passes these programs. For one that nobody watches for they cost one
- * look-up by the last component of its path, and no wake-up. Launches of the others are reported at once:
+ * Every program that is executed passes these programs. For one that nobody watches for they cost two
+ * tests of a bit, by the ends of its path and of its file's own name, which a link need not have, and no
+ * wake-up. Launches of the others are reported at once:
  * when execve is called (the earliest point, before the program's own path has been read from the drive),
  * and again when it has succeeded.
  *
@@ -106,6 +107,14 @@ static __always_inline struct scratch *get_scratch(void)
 	return bpf_map_lookup_elem(&scratch_area, &zero);
 }
 
+/* Whether a watched name may end so: in these bytes, the last one lowest. */
+static __always_inline bool has_bit(__u32 ending)
+{
+	__u32 bit = ending * PF_NAME_FILTER_FACTOR >> 16;
+
+	return name_filter[bit / 64 % PF_NAME_FILTER_WORDS] >> bit % 64 & 1;
+}
+
 /*
  * Whether the last component of the path, of so many bytes with its final zero, may be a watched
  * name. Most are not, and this costs them less than to find the component and look up its name: the path's
@@ -114,7 +123,7 @@ static __always_inline struct scratch *get_scratch(void)
 static __always_inline bool may_be_watched(struct scratch *s, long size)
 {
 	const unsigned char *end;
-	__u32 ending, bit;
+	__u32 ending;
 
 	/* The last four bytes of a shorter path need not have a slash among them. */
 	if (size < 5)
@@ -127,8 +136,7 @@ static __always_inline bool may_be_watched(struct scratch *s, long size)
 		ending |= (__u32)end[2] << 8 | (__u32)'/' << 16;
 	else
 		ending |= (__u32)end[2] << 8 | (__u32)end[1] << 16 | (__u32)end[0] << 24;
-	bit = ending * PF_NAME_FILTER_FACTOR >> 16;
-	return name_filter[bit / 64 % PF_NAME_FILTER_WORDS] >> bit % 64 & 1;
+	return has_bit(ending);
 }
 
 /* A walk along the path: where its last component begins. */
@@ -320,14 +328,13 @@ lost:
 }
 
 /*
- * What is done about the program with this path (enum pf_watch) when the current task's user executes it: by the user's
- * own entry, or by that of every user.
+ * What is done about the program of the name in `name` (enum pf_watch) when the current task's user executes it: by the
+ * user's own entry, or by that of every user.
  */
-static __always_inline __u8 watch_of_name(struct scratch *s, struct task_struct *task)
+static __always_inline __u8 watch_for(struct scratch *s, struct task_struct *task)
 {
 	__u8 *watch;
 
-	take_name(s);
 	s->name.uid = user_of(task);
 	watch = bpf_map_lookup_elem(&names, &s->name);
 	if (!watch) {
@@ -335,6 +342,13 @@ static __always_inline __u8 watch_of_name(struct scratch *s, struct task_struct 
 		watch = bpf_map_lookup_elem(&names, &s->name);
 	}
 	return watch ? *watch : 0;
+}
+
+/* The same for the program with the path in `text`. */
+static __always_inline __u8 watch_of_name(struct scratch *s, struct task_struct *task)
+{
+	take_name(s);
+	return watch_for(s, task);
 }
 
 /* execve was called with the path in `text`. */
@@ -449,15 +463,101 @@ static __always_inline __u8 watch_of_arguments(struct scratch *s, struct task_st
 	return walk.watch;
 }
 
-/*
- * Reads the path of the program that was executed. By a descriptor (execveat with AT_EMPTY_PATH, fexecve), the kernel calls
- * it /dev/fd/NUMBER: then it is the name of the file alone, and user space knows the app by the file.
- */
-static __always_inline bool take_executed(struct scratch *s, struct linux_binprm *bprm)
+/* Whether a text begins with a literal. There is no memcmp to call. */
+static __always_inline bool begins_with(const char *text, const char *literal, __u32 length)
 {
-	if (!BPF_CORE_READ(bprm, fdpath))
-		return take_path(s, BPF_CORE_READ(bprm, filename), false);
-	return take_path(s, (const char *)BPF_CORE_READ(bprm, file, f_path.dentry, d_name.name), false);
+	char differs = 0;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < length; i++)
+		differs |= text[i] ^ literal[i];
+	return !differs;
+}
+
+#define BEGINS_WITH(text, literal) begins_with(text, literal, sizeof(literal) - 1)
+
+/* Digits of the largest descriptor that is looked for. */
+#define DESCRIPTOR_DIGITS 7
+
+/*
+ * The descriptor that the path leads through, as /dev/fd/3 does, and where the path goes on behind it; -1: it leads through
+ * none. The kernel calls so what execveat is given with a descriptor, and so does a shell.
+ */
+static __always_inline int descriptor_of(const char *text, __u32 *behind)
+{
+	int fd = 0;
+	__u32 i, at;
+
+	if (BEGINS_WITH(text, "/dev/fd/"))
+		at = sizeof("/dev/fd/") - 1;
+	else if (BEGINS_WITH(text, "/proc/self/fd/"))
+		at = sizeof("/proc/self/fd/") - 1;
+	else
+		return -1;
+	for (i = 0; i < DESCRIPTOR_DIGITS; i++) {
+		char c = text[at + i];
+
+		if (c < '0' || c > '9')
+			break;
+		fd = fd * 10 + (c - '0');
+	}
+	*behind = at + i;
+	return i ? fd : -1;
+}
+
+/* Whether the file is a script: the program that was executed is its interpreter. */
+static __always_inline bool is_script(struct linux_binprm *bprm)
+{
+	return bprm->interp != bprm->filename;
+}
+
+/*
+ * Reads the path of the program that was executed. By a descriptor it is the name of the file alone, or the path from the
+ * directory that the descriptor is of, and user space knows the app by the file.
+ */
+static __always_inline bool take_executed(struct scratch *s, struct task_struct *task, struct linux_binprm *bprm)
+{
+	const char *path = bprm->filename;
+	struct file *file = bprm->file;
+	__u32 behind;
+	int fd;
+
+	if (!take_path(s, path, false))
+		return false;
+	fd = descriptor_of(s->text, &behind);
+	if (fd < 0)
+		return true;
+	if (is_script(bprm)) {
+		if (s->text[behind & (PF_EXEC_PATH_MAX - 1)] == '/')
+			return take_path(s, path + behind + 1, false);
+		file = file_of_fd(task, fd);
+	}
+	return take_path(s, (const char *)BPF_CORE_READ(file, f_path.dentry, d_name.name), false);
+}
+
+/*
+ * What is done about the file that was executed, by its own name: the path that led to it may be a link of any name. Of a
+ * script, only the interpreter's file is known.
+ */
+static __always_inline __u8 watch_of_file(struct scratch *s, struct task_struct *task, struct linux_binprm *bprm)
+{
+	struct qstr *own = &bprm->file->f_path.dentry->d_name;
+	const unsigned char *name = own->name;
+	__u32 ending, length = own->len;
+	__u8 watch;
+
+	if (is_script(bprm))
+		return 0;
+	/* A shorter name's end has a slash before it. */
+	if (length >= sizeof(ending) &&
+	    !(bpf_probe_read_kernel(&ending, sizeof(ending), name + length - sizeof(ending)) == 0 &&
+	      has_bit(__builtin_bswap32(ending))))
+		return 0;
+	__builtin_memset(&s->name, 0, sizeof(s->name));
+	bpf_probe_read_kernel_str(s->name.text, sizeof(s->name.text), name);
+	watch = watch_for(s, task);
+	return watch & PF_WATCH_APP ? watch : 0;
 }
 
 /* A program was executed by a task that is in no launch. */
@@ -466,21 +566,23 @@ static __always_inline void look_at_program(struct scratch *s, struct task_struc
 {
 	struct pf_program *program;
 	struct pf_member *m;
+	__u8 watch = 0;
 	__u32 place;
-	__u8 watch;
 
-	if (!take_executed(s, bprm))
+	if (!take_executed(s, task, bprm))
 		return;
 	if (may_be_watched(s, s->event.path_bytes)) {
 		watch = watch_of_name(s, task);
 		if (watch && !(watch & PF_WATCH_APP))
 			watch = watch_of_arguments(s, task);
-		if (watch) {
-			m = may_report(task) ? begin(s, task, PF_ROLE_TREE, watch) : NULL;
-			if (m)
-				report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
-			return;
-		}
+	}
+	if (!watch)
+		watch = watch_of_file(s, task, bprm);
+	if (watch) {
+		m = may_report(task) ? begin(s, task, PF_ROLE_TREE, watch) : NULL;
+		if (m)
+			report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
+		return;
 	}
 	if (!large_bytes || s->text[0] != '/')
 		return;
@@ -511,7 +613,7 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 		look_at_program(s, task, bprm);
 		return 0;
 	}
-	if (!take_executed(s, bprm))
+	if (!take_executed(s, task, bprm))
 		return 0;
 	m->execve_calls = 0;
 	report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);

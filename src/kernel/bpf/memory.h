@@ -72,4 +72,14 @@ static __always_inline __u32 dev_of_inode(struct inode *inode, struct super_bloc
 	return sb->s_magic == BTRFS_MAGIC ? dev_of_btrfs(inode) : sb->s_dev;
 }
 
+/* The file that is open as this descriptor of the task; NULL if none is. It may only be read through helpers. */
+static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 fd)
+{
+	struct fdtable *table = task->files->fdt;
+
+	if (fd < 0 || (__u32)fd >= table->max_fds)
+		return NULL;
+	return (struct file *)word_at((__u64)table->fd + fd * sizeof(struct file *));
+}
+
 #endif

@@ -61,7 +61,7 @@ static __always_inline void pages_got(struct kiocb *iocb, __u64 count, int error
 		pages_used(iocb->ki_filp->f_mapping, first, last);
 }
 
-/* The same for the completion page. */
+/* The same for the completion pages. */
 static __always_inline void completion_got(struct kiocb *iocb, __u64 count, int error)
 {
 	__u64 first, last;
@@ -111,7 +111,7 @@ int BPF_PROG(older_pages_mapped, struct vm_fault *vmf, unsigned long start, unsi
 	return 0;
 }
 
-/* The use of the completion page (count.h), by the same functions. They are attached while a launch is under way. */
+/* The use of the completion pages (count.h), by the same functions. They are attached while a launch is under way. */
 SEC("?fexit/filemap_get_pages")
 int BPF_PROG(older_completion_read_iter, struct kiocb *iocb, struct iov_iter *iter, void *batch, int error)
 {

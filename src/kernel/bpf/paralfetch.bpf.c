@@ -28,7 +28,7 @@
  *     block_getrq, block_bio_backmerge, block_bio_frontmerge     a read request is made or grows
  *   while a launch is under way (count.h, meter.h):
  *     sched_switch                               a task waits for the drive
- *     mm_filemap_get_pages, mm_filemap_fault, mm_filemap_map_pages     the completion page is used
+ *     mm_filemap_get_pages, mm_filemap_fault, mm_filemap_map_pages     completion pages are used
  *     block_rq_complete                          the completion block has arrived
  *   while a launch is recorded (record.h, file_reads.h, paths.h, older.h):
  *     mm_filemap_add_to_page_cache               a page was not cached

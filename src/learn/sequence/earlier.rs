@@ -258,6 +258,20 @@ impl Earlier {
         all.skip(surplus).collect()
     }
 
+    /// Whether all that was learned fits a launch that used this page of a file: it is one that the launches before used, too,
+    /// as far as they could tell. True if nothing was learned.
+    pub fn have_used(&self, file: InodeId, page: u64) -> bool {
+        let has_used = |known: &KnownPages| {
+            let pages = page..page + 1;
+            known.not_used(&pages).is_empty()
+                && !known
+                    .unused
+                    .iter()
+                    .any(|(unused, _)| unused.contains(&page))
+        };
+        self.files.is_empty() || self.files.get(&file).is_some_and(has_used)
+    }
+
     /// What helpers accessed then of the file, or of the device's metadata.
     pub(super) fn helper_pages(&self, key: InodeId) -> Option<&RangeSet> {
         self.files.get(&key).map(|known| &known.helpers)

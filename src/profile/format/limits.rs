@@ -2,7 +2,10 @@
 //! be read, and its indices, names and ranges can be used unchecked.
 
 use super::FormatError;
-use crate::model::{App, Device, File, MOST_LEARNED_LAUNCHES, Operation, Place, Profile, Span};
+use crate::model::{
+    App, Device, File, MOST_COMPLETION_PAGES, MOST_LEARNED_LAUNCHES, Operation, Place, Profile,
+    Span,
+};
 
 /// Largest `.pf` file, in bytes. The largest launch measured takes a twentieth.
 pub const MAX_FILE_BYTES: usize = 2 << 20;
@@ -57,6 +60,11 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
         ),
         ("unused pages", profile.unused.len(), MAX_ENTRIES),
         ("times", profile.learned_at.len(), MOST_LEARNED_LAUNCHES),
+        (
+            "completion pages",
+            profile.completion.len(),
+            MOST_COMPLETION_PAGES,
+        ),
         ("reads of helpers", profile.helpers.len(), MAX_ENTRIES),
         (
             "bytes of paths",

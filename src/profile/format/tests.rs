@@ -33,8 +33,8 @@ fn decode_any(bytes: &[u8]) -> Result<(), TestCaseError> {
 /// A file of this format, byte for byte. If reading it fails, profiles in the field have become
 /// unreadable: the format changed, and [`VERSION`] must change with it.
 #[test]
-fn format_6_stays_readable() {
-    let file = include_bytes!("format-6.pf");
+fn format_7_stays_readable() {
+    let file = include_bytes!("format-7.pf");
     let mut expected = sample("/usr/bin/gimp-2.10");
     assert_eq!(decode(file), Ok(expected.clone()));
     assert_eq!(Ok(body_of(&expected)), unseal(file));
@@ -49,7 +49,7 @@ fn fuzz_seeds_are_of_this_format() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
         std::fs::read(path.join(name)).unwrap()
     };
-    let file = include_bytes!("format-6.pf");
+    let file = include_bytes!("format-7.pf");
     assert_eq!(seed("profile_reader/profile"), file, "copy it");
     let body = seed("profile_body/body");
     assert_eq!(Ok(body), unseal(file), "inflate it");
@@ -161,14 +161,13 @@ fn contradictions_are_refused() {
         ("many files", |p| p.files = vec![p.files[0].clone(); 65_537]),
         ("empty span", |p| p.entries[1].span.len = 0),
         ("far span", |p| p.entries[1].span.start = 1 << 52),
-        ("empty completion", |p| {
-            p.completion.as_mut().expect("set").len = 0
-        }),
-        ("endless completion", |p| {
-            p.completion.as_mut().expect("set").len = u64::MAX;
-        }),
+        ("empty completion", |p| p.completion[1].len = 0),
+        ("endless completion", |p| p.completion[1].len = u64::MAX),
         ("foreign completion", |p| {
-            p.completion.as_mut().expect("set").place = Place::Data { file: 1 };
+            p.completion[1].place = Place::Data { file: 1 };
+        }),
+        ("many completion pages", |p| {
+            p.completion = vec![p.completion[0]; 9]
         }),
         ("operation's device", |p| p.operations[0].device = 1),
         ("empty operation", |p| p.operations[1].path.clear()),

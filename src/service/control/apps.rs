@@ -4,22 +4,23 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, fstat};
 
 use super::types::AppState;
 use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
 use crate::fs::local_path::LocalFile;
 use crate::fs::mounts::MountTable;
-use crate::fs::safe_open;
+use crate::fs::safe_open::{self, may};
 use crate::fs::visible::VisibleNames;
 use crate::model::UserApp;
 use crate::policy::{DecisionReason, Phase};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
-use crate::service::discovery::{check_named, is_public};
+use crate::service::discovery::{check_kind, check_named, is_public};
 use crate::service::history::{History, Typical};
 use crate::service::located_executables::PATH;
 use crate::service::login;
@@ -104,9 +105,10 @@ pub(super) fn manage(
 pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<Record> {
     let mounts = MountTable::read().map_err(ControlError::failed)?;
     let is_path = app.starts_with('/');
-    let mut record = match user {
+    let (mut record, file) = match user {
         Some(uid) if is_path && !is_public(Path::new(app), &mounts) => {
-            own_record(app, rules, uid, &mounts)?
+            let (record, file) = own_record(app, rules, uid, &mounts)?;
+            (record, Some(file))
         }
         _ => {
             if is_path && let Err(error) = LocalFile::find(Path::new(app), &mounts) {
@@ -118,11 +120,22 @@ pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<
                     )));
                 }
             }
-            installed_record(app, rules, user.is_none(), &mounts)?
+            let record = installed_record(app, rules, user.is_none(), &mounts)?;
+            let file = LocalFile::find(Path::new(&record.key.id), &mounts);
+            (record, file.ok())
         }
     };
-    if record.marks.argument.is_none() {
-        record.marks.interpreters = interpreters(Path::new(&record.key.id), rules, &mounts);
+    if record.marks.argument.is_none()
+        && let Some(begin) = file.as_ref().and_then(first_bytes)
+    {
+        if lacks_interpreter(&begin) {
+            let why = "it is a script whose first line names no interpreter, so that shells run it themselves: let it begin \
+                       with #!/bin/sh, or the like";
+            return Err(unseen(app, why));
+        }
+        let name = interpreter_of(&begin);
+        let names = name.map(|name| rules.interpreter_names(&name));
+        record.marks.interpreters = names.unwrap_or_default();
     }
     match record.marks.objection(&record.key.id) {
         Some(why) => Err(unseen(app, &why)),
@@ -135,27 +148,24 @@ fn unseen(app: &str, why: &str) -> ControlError {
     ControlError::Refused(format!("launches of {app} cannot be seen: {why}"))
 }
 
-/// Base names of the interpreters that a script may be given to: that of its first line, and the usual one of that kind.
-/// None of a program that is no script, of one that cannot be read without waiting for somebody else, and of shells', which
-/// are executed too often to be looked at each time.
-fn interpreters(file: &Path, rules: &Rules, mounts: &MountTable) -> Vec<String> {
-    let begin = || {
-        let found = LocalFile::find(file, mounts).ok()?;
-        let (opened, _) =
-            safe_open::regular(&found.fd, OFlags::NONBLOCK | OFlags::NOCTTY).ok()??;
-        let mut begin = Vec::new();
-        File::from(opened)
-            .take(LONGEST_FIRST_LINE)
-            .read_to_end(&mut begin)
-            .ok()?;
-        Some(begin)
-    };
-    let name = begin().and_then(|begin| interpreter_of(&begin));
-    name.map_or_else(Vec::new, |name| rules.interpreter_names(&name))
-}
-
 /// Bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE).
 const LONGEST_FIRST_LINE: u64 = 256;
+
+/// The first bytes of a program; `None` if it cannot be read without waiting for somebody else.
+fn first_bytes(file: &LocalFile) -> Option<Vec<u8>> {
+    let (opened, _) = safe_open::regular(&file.fd, OFlags::NONBLOCK | OFlags::NOCTTY).ok()??;
+    let mut begin = Vec::new();
+    File::from(opened)
+        .take(LONGEST_FIRST_LINE)
+        .read_to_end(&mut begin)
+        .ok()?;
+    Some(begin)
+}
+
+/// Whether a program that begins so is a text that the kernel has no interpreter for. What binfmt_misc knows is no text.
+fn lacks_interpreter(begin: &[u8]) -> bool {
+    !begin.is_empty() && !begin.starts_with(b"#!") && !begin.contains(&0)
+}
 
 /// The base name of the interpreter in a script's first line, behind env(1) and its options.
 fn interpreter_of(begin: &[u8]) -> Option<String> {
@@ -175,17 +185,26 @@ fn interpreter_of(begin: &[u8]) -> Option<String> {
     }
 }
 
-/// The record of a program of the user's own, such as a game or an AppImage in his home. Looks no name up that a server or
-/// a user-space process would have to answer for.
-fn own_record(app: &str, rules: &Rules, uid: u32, mounts: &MountTable) -> Answer<Record> {
+/// The record of a program of the user's own, such as a game or an AppImage in his home, and its file. It is known by the path
+/// that he names: behind a link such as `current` lies another version after each update. Goes no way that he could not go,
+/// and looks no name up that a server or a user-space process would have to answer for.
+fn own_record(
+    app: &str,
+    rules: &Rules,
+    uid: u32,
+    mounts: &MountTable,
+) -> Answer<(Record, LocalFile)> {
     let unknown = || {
         ControlError::Unknown(format!(
             "{app} is not managed, and is neither installed for all users nor a program of your own on a local file \
              system: the administrator can enable it"
         ))
     };
-    let found = LocalFile::find(Path::new(app), mounts).map_err(|_| unknown())?;
-    let stat = rustix::fs::fstat(&found.fd).map_err(|_| unknown())?;
+    let may_search =
+        |fd: &OwnedFd| fstat(fd).is_ok_and(|found| may(fd, &found, uid, safe_open::SEARCH));
+    let found = LocalFile::find_through(Path::new(app), mounts, may_search);
+    let found = found.map_err(|_| unknown())?;
+    let stat = fstat(&found.fd).map_err(|_| unknown())?;
     let is_his = found.node.kind == FileType::RegularFile && stat.st_uid == uid;
     if !is_his || !VisibleNames::new(uid, mounts).may_know(&found.path) {
         return Err(unknown());
@@ -203,17 +222,20 @@ fn own_record(app: &str, rules: &Rules, uid: u32, mounts: &MountTable) -> Answer
             "it cannot be executed: name the program that is, or make it one (chmod +x)",
         ));
     }
-    check_named(&found.path, rules, mounts).map_err(|why| refused(&why))?;
-    let argv = [found.path.clone().into_os_string()];
-    let identity = rules.identify(&found.path, &argv, Path::new("/"));
-    let own = found.path.file_name().unwrap_or_default();
+    // Behind a link, ".." is not where the text says.
+    let named = Path::new(app).components();
+    let path = match named.clone().any(|part| part == Component::ParentDir) {
+        true => found.path.clone(),
+        false => named.collect(),
+    };
+    check_kind(&path, &found, rules).map_err(|why| refused(&why))?;
+    let argv = [path.clone().into_os_string()];
+    let identity = rules.identify(&path, &argv, Path::new("/"));
+    let own = path.file_name().unwrap_or_default();
     let title = own.to_string_lossy().into_owned();
-    // By the links that he names, too.
-    let mut names = vec![own.to_owned()];
-    let links = found.names.into_iter();
-    names.extend(links.filter(|name| name != own));
-    Record::of_installed(&identity, title, &names, Added::Owner)
-        .ok_or_else(|| refused("its path is not UTF-8"))
+    let record = Record::of_installed(&identity, title, &found.names, Added::Owner);
+    let record = record.ok_or_else(|| refused("its path is not UTF-8"))?;
+    Ok((record, found))
 }
 
 fn installed_record(
@@ -384,9 +406,9 @@ mod tests {
         let by_link = new("play").unwrap();
         assert_eq!(
             (&by_link.key.id, by_link.added),
-            (&at("game"), Added::Owner)
+            (&at("play"), Added::Owner)
         );
-        assert_eq!(by_link.marks.names, ["game", "play"]);
+        assert_eq!(by_link.marks.names, ["play", "game"]);
         assert_eq!(new("game").unwrap().marks.names, ["game"]);
         for (name, part) in [
             ("python3", "starts other programs"),
@@ -401,6 +423,51 @@ mod tests {
         assert!(matches!(new("none"), Err(ControlError::Unknown(_))));
         fs::write(at("game"), "#!/usr/bin/env -S A=b python3 -u\n").unwrap();
         assert_eq!(new("game").unwrap().marks.interpreters, ["python3"]);
+        fs::write(at("game"), "echo no first line\n").unwrap();
+        let Err(ControlError::Refused(why)) = new("game") else {
+            panic!("shells run it");
+        };
+        assert!(
+            why.contains("cannot be seen") && why.contains("#!/bin/sh"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_users_program_is_known_by_the_links_that_he_names_and_no_way_that_is_closed_to_him_is_gone()
+     {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        fs::create_dir_all(at("releases/1/bin")).unwrap();
+        fs::write(at("releases/1/bin/app"), "").unwrap();
+        symlink("releases/1", at("current")).unwrap();
+        let set = |name: &str, mode| {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set("releases/1/bin/app", 0o755);
+        let uid = fs::metadata(at("current")).unwrap().uid();
+        let new = |name: &str| new_record(&at(name), &Rules::builtin(), Some(uid));
+        for (named, id) in [
+            ("current/bin/app", "current/bin/app"),
+            ("./current//bin/app", "current/bin/app"),
+            ("releases/1/bin/app", "releases/1/bin/app"),
+            ("current/../1/bin/app", "releases/1/bin/app"),
+        ] {
+            let record = new(named).unwrap();
+            assert_eq!(record.key.id, at(id), "{named}");
+            assert_eq!(record.marks.names, ["app"]);
+        }
+        if uid != 0 {
+            // What he cannot pass is not passed for him.
+            set("releases/1", 0o600);
+            assert!(matches!(
+                new("current/bin/app"),
+                Err(ControlError::Unknown(_))
+            ));
+            set("releases/1", 0o755);
+        }
     }
 
     #[test]

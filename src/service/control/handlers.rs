@@ -8,6 +8,7 @@ use super::{
     Answer, AppState, Control, ControlError, LaunchRecord, ProfileData, Reply, ShieldSummary,
     Status,
 };
+use crate::apps::desktop;
 use crate::model::UserApp;
 use crate::policy::likely::Worth;
 use crate::policy::{Phase, PhaseRequest};
@@ -270,6 +271,13 @@ impl Service {
             let why = "as many apps are managed as may be (automatic.max_apps): `paralfetch forget` one, or have \
                        the administrator enable this one";
             return Err(ControlError::Refused(why.to_owned()));
+        }
+        let is_starter = |key: &UserApp| self.parts.is_starter(&key.id);
+        if request != PhaseRequest::Disable
+            && let Some(key) = found.iter().find(|key| is_starter(key))
+        {
+            let why = format!("{}: {}", key.id, desktop::STARTS_OTHERS);
+            return Err(ControlError::Refused(why));
         }
         let registry = self.parts.registry_mut();
         let apps = manage(registry, user, is_administrator, found, new);

@@ -108,7 +108,7 @@ pub struct LaunchRecord {
     /// that is not known, and for a launch that learning slowed down: it must not be compared with others.
     #[serde(with = "optional_word")]
     pub warmth: Option<Warmth>,
-    /// How long it took, in microseconds: from execve to the first use of the app's completion page, or for an app without
+    /// How long it took, in microseconds: from execve to the use of the app's completion pages, or for an app without
     /// one to the exit of its last task; `None` where the launch did not come to that, or the app had no profile.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,

@@ -122,7 +122,7 @@ fn a_prefetched_launch_is_over_when_it_is_quiet_behind_its_prefetch() {
 }
 
 #[test]
-fn a_launch_that_has_not_used_its_completion_page_has_as_long_as_a_lesson() {
+fn a_launch_that_has_not_used_its_completion_pages_has_as_long_as_a_lesson() {
     for uses_it in [false, true] {
         let mut scene = Scene::with_profiles(&[APP]);
         scene.execute(1, APP, Plan::Withhold);

@@ -90,7 +90,7 @@ pub enum StateEvent {
 pub enum StateAction {
     /// Make the first requests, and start the prefetch thread for the others.
     StartPrefetch,
-    /// Have the kernel look for the use of the completion page.
+    /// Have the kernel look for the use of the completion pages.
     WatchCompletion,
     /// Have other programs' writes kept out of its way.
     Shield,

@@ -46,7 +46,7 @@ pub struct LaunchStart {
     pub pid: u32,
     /// What is done for it.
     pub policy: LaunchPolicy,
-    /// When it is over, if its completion page has been used or it has none.
+    /// When it is over, if its completion pages have been used or it has none.
     pub limits: LaunchLimits,
     /// When it was seen first.
     pub begun: Clocks,
@@ -75,7 +75,7 @@ pub struct FollowedLaunch {
     state: LaunchState,
     /// Decides when it is over, unless a recorder does.
     end: EndDetector,
-    /// Decides that while its completion page has not been used: with its reads ahead done, a launch is quiet long before.
+    /// Decides that while its completion pages have not been used: with its reads ahead done, a launch is quiet long before.
     end_without_completion: EndDetector,
 }
 

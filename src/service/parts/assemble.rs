@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use thiserror::Error;
 
-use super::Parts;
+use super::{MOVED, Parts};
 use crate::apps::Rules;
 use crate::drive::{ELEVATORS_DIR, Elevators, restore_leftovers};
 use crate::fs::app_dirs::AppFileSystems;
@@ -28,6 +28,7 @@ use crate::service::mailbox::Outbox;
 use crate::service::managed_apps::ManagedApps;
 use crate::service::own_commands::OwnCommands;
 use crate::service::prefetchers::Prefetchers;
+use crate::service::rate::Rate;
 use crate::service::recorders::Recorders;
 use crate::service::records::Records;
 use crate::service::registry::Registry;
@@ -138,6 +139,7 @@ pub fn assemble(
         diagnostics: Diagnostics::new(abilities),
         kernel,
         executables,
+        moved: Rate::new(MOVED.0, MOVED.1),
         waits: WaitSwitch::new(outbox.clone()),
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),

@@ -1,14 +1,14 @@
 //! What is done for launches: what one begins with, and the real side of the seam, which carries their actions out.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::{NOT_SHIELDED, Parts};
 use crate::drive::MemoryLimits;
 use crate::kernel::LaunchEvent;
 use crate::learn::{LiveJob, MissedReads};
 use crate::model::{App, LaunchCounts, LaunchLimits, UserApp};
-use crate::policy::{ColdLaunch, CompletionPage, Observation, Plan, Warmth};
+use crate::policy::{ColdLaunch, Completion, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{Clocks, TaskState, thread_states};
 use crate::service::announce::AnnouncedLaunch;
@@ -208,8 +208,8 @@ impl Outside for Parts {
             }
             StateAction::WatchCompletion => {
                 let profile = self.apps.profile(&launch.start.key);
-                if let Some(page) = profile.and_then(|profile| profile.completion) {
-                    self.kernel.set_completion(number, page);
+                if let Some(profile) = profile {
+                    self.kernel.set_completion(number, &profile.completion);
                 }
             }
             StateAction::CountWaits => {
@@ -436,6 +436,10 @@ impl Parts {
             let app = app.clone();
             self.emit(ServiceSignal::Begun { app, pid, plan });
         }
+        let now = Duration::from_nanos(Clocks::now().monotonic_ns);
+        if self.catalogue.has_moved(&app.id, &start.app) && self.moved.take(app.uid, now) {
+            self.watch_for_launches();
+        }
     }
 
     fn keep_profile(&mut self, launch: &mut FollowedLaunch, alone: bool) {
@@ -443,12 +447,11 @@ impl Parts {
             return;
         };
         launch.figures.schedule_bytes = recorded.cached.bytes;
-        launch.figures.learned_page = Some(match recorded.cached.completion {
-            Some(_) if self.kernel.sees_completion() => {
-                let used_ns = recorded.learned.summary.page_used_ns;
-                used_ns.map_or(CompletionPage::Unused, CompletionPage::Used)
-            }
-            _ => CompletionPage::None,
+        let has_pages = !recorded.cached.completion.is_empty() && self.kernel.sees_completion();
+        launch.figures.learned_completion = Some(match recorded.learned.summary.completed_ns {
+            _ if !has_pages => Completion::None,
+            Some(at_ns) => Completion::At(at_ns),
+            None => Completion::Missed,
         });
         let counted = alone && launch.figures.counts.waits_counted;
         let cold = counted && launch.figures.warmth() == Warmth::Cold;

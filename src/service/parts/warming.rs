@@ -89,6 +89,10 @@ impl Parts {
             ));
             OccasionNews::default()
         });
+        // Who comes may have made links among his commands. The home of one who leaves is not looked into: it is to be locked.
+        if news.events == [WarmUpEvent::Occasion(WarmUpOccasion::Login)] {
+            self.watch_for_launches();
+        }
         for event in news.events {
             self.warm_up(event);
         }

@@ -7,15 +7,15 @@ use super::Parts;
 use crate::fs::mounts::MountTable;
 use crate::kernel::LaunchEvent;
 use crate::model::UserApp;
+use crate::policy::{Observation, Phase};
 use crate::service::config::Mode;
 use crate::service::discovery;
 use crate::service::located_executables::LocatedExecutables;
 use crate::service::message::Message;
 use crate::service::own_process::{release_heap, work_behind};
-use crate::service::registry::Record;
 use crate::service::seeds::{FoundSeeds, SeedPlaces};
 use crate::service::warm_up::{WarmUpEvent, WarmUpOccasion};
-use crate::service::watchlist::desktop_apps;
+use crate::service::watchlist::{FoundEntries, desktop_apps};
 
 impl Parts {
     /// Has .desktop entries looked for, in automatic mode. In manual mode there are no candidates.
@@ -87,9 +87,24 @@ impl Parts {
     }
 
     /// The .desktop entries were found.
-    pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
-        self.watchlist.set_desktop_apps(found);
+    pub fn set_desktop_apps(&mut self, found: FoundEntries) {
+        self.watchlist.set_desktop_apps(found.apps);
+        self.watchlist.set_starters(found.starters);
+        let records = self.apps.registry.records.iter();
+        let starters = records.filter(|(key, record)| {
+            let is_off = matches!(record.managed.phase(), Phase::Disabled { .. });
+            self.watchlist.is_starter(&key.id) && !is_off
+        });
+        let starters: Vec<UserApp> = starters.map(|(key, _)| key.clone()).collect();
+        for key in starters {
+            self.apps.observe(&key, &Observation::StartsOthers);
+        }
         self.watch_for_launches();
+    }
+
+    /// Whether the program of this path is no app, since it starts others.
+    pub fn is_starter(&self, id: &str) -> bool {
+        self.watchlist.is_starter(id)
     }
 
     /// A process that was in no launch had read so many bytes when it exited, as this event says.
@@ -150,9 +165,15 @@ impl Parts {
         self.watchlist
             .refresh(&mut self.catalogue, &self.apps.registry);
         self.refresh_watch();
+        self.locate_executables();
+    }
+
+    /// Has the executables of apps found, and the links that users have to them.
+    pub(super) fn locate_executables(&self) {
         let catalogue = &self.catalogue;
+        let users = self.apps.registry.users();
         self.executables
-            .locate(catalogue.executables(), catalogue.rules());
+            .locate(catalogue.executables(), users, catalogue.rules());
     }
 
     /// Executables were found, and with them the names by which they are executed.

@@ -34,7 +34,7 @@ prop_compose! {
                 ..LaunchCounts::default()
             },
             exited_ns: Some(took_us.saturating_mul(1000)),
-            learned_page: None,
+            learned_completion: None,
             schedule_bytes,
             cold_requests,
             missed,
