@@ -126,7 +126,7 @@ fn a_login_is_learned_and_read_ahead_at_the_next_and_its_apps_are_launches_of_th
     };
     image.script("app", "cat /data/2?");
     image.enable("app");
-    configure(&image, "");
+    configure(&image, "warm_up.login = true\n");
     let slice = Slice::new();
     let mut service = image.start();
 
@@ -137,18 +137,27 @@ fn a_login_is_learned_and_read_ahead_at_the_next_and_its_apps_are_launches_of_th
     // Who leaves takes his login with him: the next one can be recorded.
     drop(user);
     service.line(&["a login is given up"]);
-    let user = LoggedIn::at_seat(USER);
-    begins(&mut service);
-    service.line(&["recording"]);
-    drop_caches();
-    session.tell("cat /data/1?");
-    session.tell("/app");
-    let line = service.launch_of(&image.id("app"));
-    assert_eq!(number(&line, "uid"), u64::from(USER), "{line}");
-    let line = service.launch_of(ID);
-    assert!(line.contains("kind=Learned"), "{line}");
-    assert_eq!(number(&line, "uid"), u64::from(USER), "{line}");
-    drop((user, session));
+    // Where the system keeps the session from reading for as long as a lesson may be quiet, the lesson is empty.
+    let mut logins = 0;
+    loop {
+        // Before it begins: this may take as long.
+        drop_caches();
+        let _user = LoggedIn::at_seat(USER);
+        begins(&mut service);
+        service.line(&["recording"]);
+        session.tell("cat /data/1?");
+        session.tell("/app");
+        let line = service.launch_of(&image.id("app"));
+        assert_eq!(number(&line, "uid"), u64::from(USER), "{line}");
+        let line = service.launch_of(ID);
+        assert_eq!(number(&line, "uid"), u64::from(USER), "{line}");
+        logins += 1;
+        if line.contains("kind=Learned") {
+            break;
+        }
+        assert!(logins < 5, "{line}");
+    }
+    drop(session);
 
     // The session itself reads nothing now.
     drop_caches();
@@ -162,7 +171,7 @@ fn a_login_is_learned_and_read_ahead_at_the_next_and_its_apps_are_launches_of_th
     // What follows is no login's any more.
     session.tell("/app");
     service.launch_of(&image.id("app"));
-    assert_eq!(service.heard(&["INFO launch ", ID]).len(), 2);
+    assert_eq!(service.heard(&["INFO launch ", ID]).len(), logins + 1);
     service.stop();
     let profile = image.root.show(ID);
     assert_eq!(pages_of(&profile, "/data/15").len(), PAGES, "{profile}");

@@ -29,7 +29,8 @@ impl Default for WarmUpConfig {
     fn default() -> Self {
         WarmUpConfig {
             enabled: true,
-            login: true,
+            // No login of a real desktop has been measured yet.
+            login: false,
             // A desktop pauses for some seconds while it starts.
             quiet_s: 10,
             // Some ten apps.
