@@ -128,6 +128,8 @@ fn a_login_is_learned_and_read_ahead_at_the_next_and_its_apps_are_launches_of_th
     image.enable("app");
     configure(&image, "warm_up.login = true\n");
     let slice = Slice::new();
+    // A test that was killed may have left him there.
+    drop(LoggedIn::at_seat(USER));
     let mut service = image.start();
 
     let mut session = Session::new(&image, &slice);

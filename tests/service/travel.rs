@@ -64,15 +64,15 @@ fn profiles_that_others_could_have_put_there_are_not_used() {
     let shipped = tempfile::Builder::new().tempdir_in("/var/lib").unwrap();
     let set = |mode| fs::set_permissions(shipped.path(), fs::Permissions::from_mode(mode)).unwrap();
     fs::write(shipped.path().join("damaged.json"), "{}").unwrap();
-    for (mode, why) in [
-        (0o777, "others may write it"),
-        (0o755, "no portable profile"),
+    for (mode, what, why) in [
+        (0o777, "not looked at", "others may write it"),
+        (0o755, "not used", "no portable profile"),
     ] {
         set(mode);
         let mut command = image.service();
         command.arg("--profiles-dir").arg(shipped.path());
         let mut service = image.start_command(command).ready();
-        service.line(&["not used", why]);
+        service.line(&[what, why]);
         service.stop();
     }
     // Nothing was made of them.
