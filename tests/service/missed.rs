@@ -81,8 +81,8 @@ fn what_launches_read_from_some_day_on_joins_their_profile() {
         return;
     };
     let list = image.root.path().join("list");
-    // What comes after the last page of the launch that was learned is no part of it.
-    let reads = |files: &str| fs::write(&list, format!("/data/1{files} /data/2\n")).unwrap();
+    // What comes after the last pages of the launch that was learned is no part of it.
+    let reads = |files: &str| fs::write(&list, format!("{files} /data/1 /data/2\n")).unwrap();
     reads("");
     image.script("app", "read -r files < /list; cat $files");
     image.enable("app");

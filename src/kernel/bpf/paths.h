@@ -151,7 +151,8 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 {
 	struct pf_path *p = &s->path;
 	__u64 *text = (__u64 *)p->path;
-	__u32 length = p->length, size;
+	__u32 length = p->length;
+	__u64 size, wakeup;
 	void *log;
 
 	if (length >= PF_PATH_MAX || is_full(s->recorder))
@@ -183,7 +184,14 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 	if (!has_room_for_path(s->recorder))
 		return;
 	log = log_of(s->recorder);
-	if (log && bpf_ringbuf_output(log, p, size, wakeup_of(log)))
+	if (!log)
+		return;
+	wakeup = wakeup_of(log);
+	/* Again, and next to its use: the verifier of Linux 6.1 forgets the bound of what was on the stack meanwhile. */
+	barrier_var(size);
+	if (size > sizeof(*p))
+		return;
+	if (bpf_ringbuf_output(log, p, size, wakeup))
 		__sync_fetch_and_add(&recorder_at(s->recorder)->lost_events, 1);
 }
 
