@@ -133,27 +133,45 @@ int BPF_PROG(task_switched, bool preempt, struct task_struct *prev, struct task_
 	return 0;
 }
 
-/* Notes that the launch is complete if, with these pages of a file, it has used enough of its completion pages. */
+/*
+ * Notes that the launch is complete if, with these pages of a file, it has used enough of its completion pages. No function
+ * is called in the loops: Linux 6.1 takes one that ends with a call for endless.
+ */
 static __always_inline void look_for_completion(struct address_space *mapping, __u64 first, __u64 last)
 {
 	struct pf_launch *launch = tree_of(bpf_get_current_task_btf());
+	__u32 i, dev, left, count = 0, used = 0;
 	struct inode *inode;
 	struct pf_page *page;
-	__u32 i, bit;
 
 	if (!launch || !launch->completion_pages || launch->completed_ns)
 		return;
 	inode = mapping->host;
 	if (!inode || !inode->i_sb)
 		return;
+#pragma unroll
 	for (i = 0; i < PF_COMPLETION_PAGES; i++) {
 		page = &launch->completion[i];
-		bit = 1U << i;
-		if (i >= launch->completion_pages || page->ino != inode->i_ino || page->index < first ||
-		    page->index > last || page->dev != dev_of_file(inode) ||
-		    __sync_fetch_and_or(&launch->completion_used, bit) & bit ||
-		    __sync_fetch_and_add(&launch->completion_left, -1) != 1)
-			continue;
+		if (i < launch->completion_pages && page->ino == inode->i_ino && page->index >= first &&
+		    page->index <= last)
+			used |= 1U << i;
+	}
+	if (!used)
+		return;
+	dev = dev_of_file(inode);
+#pragma unroll
+	for (i = 0; i < PF_COMPLETION_PAGES; i++) {
+		if (launch->completion[i].dev != dev)
+			used &= ~(1U << i);
+	}
+	used &= ~__sync_fetch_and_or(&launch->completion_used, used);
+#pragma unroll
+	for (i = 0; i < PF_COMPLETION_PAGES; i++)
+		count += used >> i & 1;
+	if (!count)
+		return;
+	left = __sync_fetch_and_add(&launch->completion_left, -count);
+	if (left && left <= count) {
 		launch->completed_requests = launch->requests;
 		launch->completed_ns = bpf_ktime_get_ns();
 	}
