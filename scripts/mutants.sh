@@ -33,8 +33,8 @@ manifest() {
     dependencies "${CRATES[@]}"
     printf '[dev-dependencies]\n'
     dependencies "${TEST_CRATES[@]}"
-    # The property tests take longer than the compiler otherwise.
-    printf '[profile.dev]\nopt-level = 1\ndebug = "line-tables-only"\n[profile.dev.package."*"]\nopt-level = 3\n'
+    # Our own code is compiled for each change, proptest once.
+    printf '[profile.dev]\ndebug = "line-tables-only"\n[profile.dev.package."*"]\nopt-level = 3\n'
 }
 
 # copy: without profile's store, which is all about files.
