@@ -40,5 +40,6 @@ pub use recorder_pool::{ClaimedRecorder, RecorderLease, RecorderPool, TraceMode}
 pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
 pub use watch::{
-    CountingWaits, EVERY_USER, WaitPrograms, Watch, WatchOptions, Watched, WatchedApps, WatchedName,
+    AttachedPrograms, EVERY_USER, LaunchPrograms, LoadedPrograms, Watch, WatchOptions, Watched,
+    WatchedApps, WatchedName,
 };

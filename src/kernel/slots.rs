@@ -30,8 +30,9 @@ pub(super) fn counts(globals: &Globals, launch: u64) -> Option<LaunchCounts> {
     Some(LaunchCounts {
         start_ns: raw.start_ns,
         tasks: raw.tasks,
-        // The caller sets this: it knows whether the programs that count waits are attached.
+        // The caller sets these: it knows which programs are attached.
         waits_counted: false,
+        completion_late: false,
         switches: raw.switches,
         waiting_ns: raw.waiting_ns,
         requests: raw.requests,

@@ -92,6 +92,7 @@ pub struct Watch {
     object: Arc<LoadedObject>,
     recorders: Result<Arc<RecorderPool>, String>,
     waits: Vec<OwnedFd>,
+    completion: Vec<OwnedFd>,
     /// Whether this kernel shows the use of completion pages.
     sees_completion: bool,
     ring: RingBuffer<'static>,
@@ -187,8 +188,8 @@ impl Watch {
         ])?;
         let tree = attach(&tree)
             .map_err(|error| TraceError::system("attaching the BPF programs", error))?;
-        let waits = loaded(&[
-            &progs.task_switched,
+        let waits = loaded(&[&progs.task_switched])?;
+        let completion = loaded(&[
             &progs.completion_read,
             &progs.completion_faulted,
             &progs.completion_mapped,
@@ -208,6 +209,7 @@ impl Watch {
             object,
             recorders,
             waits,
+            completion,
             sees_completion,
             ring,
             events,
@@ -323,14 +325,17 @@ impl Watch {
         own_reads::of(&self.object, launch, count)
     }
 
-    /// The programs that count, for all launches, waits for the drive, and see when completion pages are
-    /// used.
+    /// The loaded programs of one kind, which work for all launches. None if this kernel has none of them.
     ///
     /// # Errors
     /// When their descriptors cannot be duplicated.
-    pub fn wait_programs(&self) -> io::Result<WaitPrograms> {
-        let programs = self.waits.iter().map(OwnedFd::try_clone);
-        Ok(WaitPrograms(programs.collect::<io::Result<_>>()?))
+    pub fn programs(&self, kind: LaunchPrograms) -> io::Result<LoadedPrograms> {
+        let programs = match kind {
+            LaunchPrograms::Waits => &self.waits,
+            LaunchPrograms::Completion => &self.completion,
+        };
+        let programs = programs.iter().map(OwnedFd::try_clone);
+        Ok(LoadedPrograms(programs.collect::<io::Result<_>>()?))
     }
 
     /// Whether this kernel shows the use of completion pages.
@@ -445,22 +450,32 @@ impl Watch {
     }
 }
 
-/// The loaded programs that count waits for the drive, and notice the use of completion pages. They run at
-/// every context switch and page fault of the system: attach them while launches are under way.
-pub struct WaitPrograms(Vec<OwnedFd>);
+/// Kinds of programs that are attached only while launches are under way. They are attached apart: where the kernel has no
+/// tracepoints for the use of pages (before Linux 6.12), those that see it are at functions, and to attach and to detach
+/// them waits for a grace period of RCU tasks, which takes tenths of a second while programs compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchPrograms {
+    /// They count waits for the drive, and run at every context switch of the system.
+    Waits,
+    /// They see when completion pages are used, and run at every read and page fault of the system.
+    Completion,
+}
+
+/// Loaded programs of one kind.
+pub struct LoadedPrograms(Vec<OwnedFd>);
 
 /// They are attached until this is dropped.
-pub struct CountingWaits {
+pub struct AttachedPrograms {
     _links: Vec<OwnedFd>,
 }
 
-impl WaitPrograms {
+impl LoadedPrograms {
     /// Attaches them.
     ///
     /// # Errors
     /// When the kernel refuses one; then none stays attached.
-    pub fn attach(self) -> io::Result<CountingWaits> {
-        Ok(CountingWaits {
+    pub fn attach(self) -> io::Result<AttachedPrograms> {
+        Ok(AttachedPrograms {
             _links: attach(&self.0)?,
         })
     }

@@ -28,6 +28,9 @@ pub struct LaunchCounts {
     /// Whether waits were counted from the launch's beginning on. If not, [`LaunchCounts::switches`] and
     /// [`LaunchCounts::waiting_ns`] say nothing.
     pub waits_counted: bool,
+    /// Whether the programs that see the use of completion pages were attached too late for the launch: it may have been
+    /// complete before [`LaunchCounts::completed_ns`].
+    pub completion_late: bool,
     /// Context switches of the tree into a wait for the drive (`in_iowait`).
     pub switches: u64,
     /// Time of these waits, summed up over tasks.

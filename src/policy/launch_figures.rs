@@ -136,11 +136,12 @@ impl LaunchFigures {
     }
 }
 
-/// When the launch was complete, as the kernel saw it.
+/// When the launch was complete, as the kernel saw it. What it began to see late tells no time.
 fn counted(counts: &LaunchCounts) -> Completion {
     match (counts.has_completion, counts.completed_ns) {
         (false, _) => Completion::None,
         (true, 0) => Completion::Missed,
+        (true, _) if counts.completion_late => Completion::Missed,
         (true, at_ns) => Completion::At(at_ns),
     }
 }
@@ -201,6 +202,23 @@ mod tests {
         assert_eq!(took_us(true, 3_000_000, Some(learned)), Some(4000));
         let none = Some(Completion::None);
         assert_eq!(took_us(true, 3_000_000, none), Some(8000));
+    }
+
+    #[test]
+    fn a_completion_that_was_looked_for_too_late_tells_no_time() {
+        let counts = LaunchCounts {
+            has_completion: true,
+            completed_ns: 3_000_000,
+            completion_late: true,
+            ..LaunchCounts::default()
+        };
+        let figures = LaunchFigures {
+            counts,
+            exited_ns: Some(9_000_000),
+            schedule_bytes: 1,
+            ..LaunchFigures::default()
+        };
+        assert_eq!(figures.took_us(), None);
     }
 
     /// A launch that read so many bytes itself, of an app with a schedule of so many.

@@ -229,9 +229,9 @@ impl Service {
                 self.launches.recorded(launch, made, &mut self.parts);
                 self.parts.refresh_watch();
             }
-            Message::Waits(changed) => {
+            Message::Programs { kind, changed } => {
                 let needed = self.launches.any_followed();
-                self.parts.waits_changed(changed, needed);
+                self.parts.programs_changed(kind, changed, needed);
             }
             Message::Shield { started, wanted } => self.parts.shield_changed(started, wanted),
             Message::Prefetched(launch) => {

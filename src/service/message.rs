@@ -11,7 +11,7 @@ use super::registry::Record;
 use super::seeds::FoundSeeds;
 use super::warm_up::LikelyApps;
 use super::watchlist::FoundEntries;
-use crate::kernel::CountingWaits;
+use crate::kernel::{AttachedPrograms, LaunchPrograms};
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
 use crate::policy::PhaseRequest;
@@ -34,8 +34,11 @@ pub enum Message {
     },
     /// What an app whose launch is over has read later, and its profile does not hold.
     ReadLate { app: UserApp, missed: MissedReads },
-    /// The programs that count waits have been attached or detached, or cannot be.
-    Waits(std::io::Result<Option<CountingWaits>>),
+    /// Programs of this kind have been attached or detached, or cannot be.
+    Programs {
+        kind: LaunchPrograms,
+        changed: std::io::Result<Option<AttachedPrograms>>,
+    },
     /// A shield with these settings was started, or none if they say so; otherwise why it cannot be.
     Shield {
         started: Result<Option<Shield>, String>,

@@ -37,13 +37,13 @@ use super::own_commands::OwnCommands;
 use super::prefetchers::Prefetchers;
 use super::probe_round::ProbesEnded;
 use super::profile_jobs::ProfileNews;
+use super::program_switch::ProgramSwitches;
 use super::rate::Rate;
 use super::recorders::Recorders;
 use super::registry::{Added, Record, Registry};
 use super::seeds::SeedSearch;
 use super::shield::LaunchShield;
 use super::state_lock::StateLock;
-use super::waits::WaitSwitch;
 use super::warm_up::WarmUp;
 use super::watchlist::Watchlist;
 use super::worker::{Jobs, Worker};
@@ -72,7 +72,7 @@ pub struct Parts {
     executables: ExecutableFinder,
     /// How often launches of a user have executables found again.
     moved: Rate,
-    waits: WaitSwitch,
+    programs: ProgramSwitches,
     prefetchers: Prefetchers,
     recorders: Recorders,
     /// `None` if the kernel does not let it be changed.

@@ -107,7 +107,7 @@ impl Outside for FakeSystem {
         self.slots.remove(&launch);
     }
 
-    fn stop_counting_waits(&mut self) {
+    fn detach_programs(&mut self) {
         self.waits_counted = false;
     }
 

@@ -70,8 +70,8 @@ pub trait Outside {
     /// Frees the slot of a launch. Its tasks belong to no launch from then on.
     fn close_slot(&mut self, launch: u64);
 
-    /// No launch is under way any more: waits need not be counted.
-    fn stop_counting_waits(&mut self);
+    /// No launch is under way any more: nothing need be counted or timed.
+    fn detach_programs(&mut self);
 
     /// Carries an action out.
     ///

@@ -288,7 +288,7 @@ impl Launches {
             outside.close_slot(launch);
         }
         if self.followed.is_empty() {
-            outside.stop_counting_waits();
+            outside.detach_programs();
         }
     }
 

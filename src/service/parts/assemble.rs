@@ -28,6 +28,7 @@ use crate::service::mailbox::Outbox;
 use crate::service::managed_apps::ManagedApps;
 use crate::service::own_commands::OwnCommands;
 use crate::service::prefetchers::Prefetchers;
+use crate::service::program_switch::ProgramSwitches;
 use crate::service::rate::Rate;
 use crate::service::recorders::Recorders;
 use crate::service::records::Records;
@@ -36,7 +37,6 @@ use crate::service::roots::Roots;
 use crate::service::seeds::SeedSearch;
 use crate::service::shield::LaunchShield;
 use crate::service::state_lock::StateLock;
-use crate::service::waits::WaitSwitch;
 use crate::service::warm_up::WarmUp;
 use crate::service::watchlist::Watchlist;
 use crate::service::worker::Worker;
@@ -140,7 +140,7 @@ pub fn assemble(
         kernel,
         executables,
         moved: Rate::new(MOVED.0, MOVED.1),
-        waits: WaitSwitch::new(outbox.clone()),
+        programs: ProgramSwitches::new(&outbox),
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),
         fault_around,

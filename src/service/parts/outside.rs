@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::{NOT_SHIELDED, Parts};
 use crate::drive::MemoryLimits;
-use crate::kernel::LaunchEvent;
+use crate::kernel::{LaunchEvent, LaunchPrograms};
 use crate::learn::{LiveJob, MissedReads};
 use crate::model::{App, LaunchCounts, LaunchLimits, UserApp};
 use crate::policy::{ColdLaunch, Completion, Observation, Plan, Warmth};
@@ -169,7 +169,9 @@ impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         let counts = self.kernel.counts(launch)?;
         Some(LaunchCounts {
-            waits_counted: self.waits.counts_since(counts.start_ns),
+            waits_counted: self.programs.count_waits_since(counts.start_ns),
+            completion_late: counts.has_completion
+                && !self.programs.see_completion_since(counts.start_ns),
             ..counts
         })
     }
@@ -190,9 +192,8 @@ impl Outside for Parts {
         self.kernel.end(launch);
     }
 
-    fn stop_counting_waits(&mut self) {
-        let switched = self.waits.switch_off();
-        self.check("waits are not counted", switched);
+    fn detach_programs(&mut self) {
+        self.detach_launch_programs();
     }
 
     fn perform(&mut self, action: StateAction, launch: &mut FollowedLaunch) -> Result<(), String> {
@@ -208,14 +209,14 @@ impl Outside for Parts {
             }
             StateAction::WatchCompletion => {
                 let profile = self.apps.profile(&launch.start.key);
-                if let Some(profile) = profile {
+                if let Some(profile) = profile.filter(|profile| !profile.completion.is_empty())
+                    && self.kernel.sees_completion()
+                {
                     self.kernel.set_completion(number, &profile.completion);
+                    self.attach_programs(LaunchPrograms::Completion);
                 }
             }
-            StateAction::CountWaits => {
-                let switched = self.waits.switch_on(|| self.kernel.wait_programs());
-                self.check("waits are not counted", switched);
-            }
+            StateAction::CountWaits => self.attach_programs(LaunchPrograms::Waits),
             StateAction::CountLaunch => {
                 self.recorders.executed(number, &launch.start.app);
                 self.count_launch(&launch.start);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Parts;
 use crate::fs::blockdev;
-use crate::kernel::CountingWaits;
+use crate::kernel::{AttachedPrograms, LaunchPrograms};
 use crate::learn::{LearnedProfile, LiveResult, NotLearned};
 use crate::service::cached_profile::{CachedProfile, RecordedProfile};
 use crate::service::control::bus::Bus;
@@ -143,14 +143,37 @@ impl Parts {
         !is_named && learned.bytes >> 20 > self.config.prefetch.max_profile_mib
     }
 
-    /// The programs that count waits were attached or detached. `needed`: a launch is under way.
-    pub fn waits_changed(&mut self, changed: io::Result<Option<CountingWaits>>, needed: bool) {
+    /// Has programs attached, since a launch is under way.
+    pub(super) fn attach_programs(&mut self, kind: LaunchPrograms) {
+        let switched = self
+            .programs
+            .of(kind)
+            .switch_on(|| self.kernel.programs(kind));
+        self.check(programs_lack(kind), switched);
+    }
+
+    /// Has all programs detached that are attached only while launches are under way.
+    pub(super) fn detach_launch_programs(&mut self) {
+        for kind in [LaunchPrograms::Waits, LaunchPrograms::Completion] {
+            let switched = self.programs.of(kind).switch_off();
+            self.check(programs_lack(kind), switched);
+        }
+    }
+
+    /// Programs were attached or detached. `needed`: a launch is under way.
+    pub fn programs_changed(
+        &mut self,
+        kind: LaunchPrograms,
+        changed: io::Result<Option<AttachedPrograms>>,
+        needed: bool,
+    ) {
+        let switch = self.programs.of(kind);
         // A launch may have begun or ended meanwhile.
-        let changed = self.waits.changed(changed).and_then(|()| match needed {
-            true => self.waits.switch_on(|| self.kernel.wait_programs()),
-            false => self.waits.switch_off(),
+        let changed = switch.changed(changed).and_then(|()| match needed {
+            true => switch.switch_on(|| self.kernel.programs(kind)),
+            false => switch.switch_off(),
         });
-        self.check("waits are not counted", changed);
+        self.check(programs_lack(kind), changed);
     }
 
     /// Asks a thread to show that it works.
@@ -173,7 +196,15 @@ impl Parts {
             WatchedThread::Executables => self.executables.has_answered(),
             WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),
             WatchedThread::Tables => !self.recorders.is_changing(),
-            WatchedThread::Attach => !self.waits.is_changing(),
+            WatchedThread::Attach => !self.programs.is_changing(),
         }
+    }
+}
+
+/// What is lost without these programs.
+fn programs_lack(kind: LaunchPrograms) -> &'static str {
+    match kind {
+        LaunchPrograms::Waits => "waits are not counted",
+        LaunchPrograms::Completion => "launches are not timed",
     }
 }

@@ -1,0 +1,142 @@
+//! The BPF programs that are attached while launches are under way, and only then: they run at every context switch, or at
+//! every use of a page.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::mailbox::Outbox;
+use super::message::Message;
+use super::own_process::work_behind;
+use crate::kernel::{AttachedPrograms, LaunchPrograms, LoadedPrograms};
+use crate::process::Clocks;
+
+/// How much later than a launch programs may be attached, in nanoseconds, to have seen all of it that matters: that takes
+/// a millisecond or some.
+const LATE_NS: u64 = 100_000_000;
+
+/// A switch for each kind of programs. What takes long for one kind keeps no other from being attached in time.
+pub struct ProgramSwitches {
+    waits: ProgramSwitch,
+    completion: ProgramSwitch,
+}
+
+impl ProgramSwitches {
+    /// All are off.
+    pub fn new(outbox: &Outbox) -> Self {
+        ProgramSwitches {
+            waits: ProgramSwitch::new(LaunchPrograms::Waits, outbox.clone()),
+            completion: ProgramSwitch::new(LaunchPrograms::Completion, outbox.clone()),
+        }
+    }
+
+    /// The switch of this kind.
+    pub fn of(&mut self, kind: LaunchPrograms) -> &mut ProgramSwitch {
+        match kind {
+            LaunchPrograms::Waits => &mut self.waits,
+            LaunchPrograms::Completion => &mut self.completion,
+        }
+    }
+
+    /// Whether waits are counted of a launch that began at `start_ns`.
+    pub fn count_waits_since(&self, start_ns: u64) -> bool {
+        self.waits.is_on_since(start_ns)
+    }
+
+    /// Whether it is seen when such a launch uses its completion pages.
+    pub fn see_completion_since(&self, start_ns: u64) -> bool {
+        self.completion.is_on_since(start_ns)
+    }
+
+    /// Whether a thread attaches or detaches programs.
+    pub fn is_changing(&self) -> bool {
+        self.waits.is_changing || self.completion.is_changing
+    }
+}
+
+/// Has the programs of one kind attached and detached.
+pub struct ProgramSwitch {
+    kind: LaunchPrograms,
+    /// While this lives, they are attached.
+    attached: Option<AttachedPrograms>,
+    /// Whether a thread attaches or detaches them. Attached twice, they would count twice.
+    is_changing: bool,
+    /// When they were attached, by CLOCK_MONOTONIC in nanoseconds; `u64::MAX`: they are not.
+    since_ns: Arc<AtomicU64>,
+    outbox: Outbox,
+}
+
+impl ProgramSwitch {
+    fn new(kind: LaunchPrograms, outbox: Outbox) -> Self {
+        ProgramSwitch {
+            kind,
+            attached: None,
+            is_changing: false,
+            since_ns: Arc::new(AtomicU64::new(u64::MAX)),
+            outbox,
+        }
+    }
+
+    /// Has the programs attached from about a millisecond later on. A thread does that: neither the app nor the next
+    /// launch may wait for it.
+    ///
+    /// # Errors
+    /// When there is no thread, or `programs` fails.
+    pub fn switch_on(
+        &mut self,
+        programs: impl FnOnce() -> io::Result<LoadedPrograms>,
+    ) -> io::Result<()> {
+        if self.is_changing || self.attached.is_some() {
+            return Ok(());
+        }
+        let (programs, since_ns) = (programs()?, Arc::clone(&self.since_ns));
+        self.change(move || {
+            let attached = programs.attach()?;
+            since_ns.store(Clocks::now().monotonic_ns, Ordering::Relaxed);
+            Ok(Some(attached))
+        })
+    }
+
+    /// Has the programs detached.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    pub fn switch_off(&mut self) -> io::Result<()> {
+        let Some(attached) = self.attached.take() else {
+            return Ok(());
+        };
+        self.since_ns.store(u64::MAX, Ordering::Relaxed);
+        self.change(move || {
+            drop(attached);
+            Ok(None)
+        })
+    }
+
+    fn is_on_since(&self, start_ns: u64) -> bool {
+        self.since_ns.load(Ordering::Relaxed) <= start_ns.saturating_add(LATE_NS)
+    }
+
+    /// The thread has attached or detached the programs.
+    ///
+    /// # Errors
+    /// When it could not.
+    pub fn changed(&mut self, changed: io::Result<Option<AttachedPrograms>>) -> io::Result<()> {
+        self.is_changing = false;
+        self.attached = changed?;
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        change: impl FnOnce() -> io::Result<Option<AttachedPrograms>> + Send + 'static,
+    ) -> io::Result<()> {
+        let kind = self.kind;
+        let work = move || Message::Programs {
+            kind,
+            changed: change(),
+        };
+        work_behind("pf-attach", &self.outbox, work)?;
+        self.is_changing = true;
+        Ok(())
+    }
+}
