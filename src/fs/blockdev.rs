@@ -1,6 +1,7 @@
 //! From a device number to the device's node and name.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, major, minor, stat};
 
 use super::mounts::{Mount, MountTable};
+use super::safe_open;
 use super::support::Support;
 
 /// Path of the block device's node: the kernel's name below `/dev`, or else the source of a mount, or else
@@ -19,6 +21,11 @@ pub fn node(dev: u64, mounts: &MountTable) -> Option<PathBuf> {
     let linked = PathBuf::from(format!("/dev/block/{}:{}", major(dev), minor(dev)));
     let mut paths = named.into_iter().chain(mounted).chain([linked]);
     paths.find(|path| path.is_absolute() && is_device(path, dev))
+}
+
+/// Opens the block device for reading. `None` if it has no node, or cannot be opened.
+pub(crate) fn open(dev: u64, mounts: &MountTable) -> Option<OwnedFd> {
+    safe_open::block_device(&node(dev, mounts)?, dev).ok()?
 }
 
 /// The kernel's name of the device, such as `nvme0n1p2` or `dm-0`; its numbers (`259:2`) if it is not in

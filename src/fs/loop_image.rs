@@ -4,7 +4,6 @@ use std::os::fd::AsRawFd;
 
 use super::blockdev;
 use super::mounts::MountTable;
-use super::safe_open;
 
 /// `LOOP_GET_STATUS64`.
 const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
@@ -28,8 +27,7 @@ struct LoopInfo {
 /// goes through its page cache. `None` for other devices. Asks the kernel by the device's node and looks up no path of
 /// the file, which may lie where nobody answers.
 pub fn image_of(dev: u64, mounts: &MountTable) -> Option<(u64, u64)> {
-    let node = blockdev::node(dev, mounts)?;
-    let node = safe_open::block_device(&node, dev).ok()??;
+    let node = blockdev::open(dev, mounts)?;
     let mut info = LoopInfo {
         device: 0,
         inode: 0,

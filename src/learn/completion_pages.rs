@@ -60,7 +60,8 @@ fn far_pages(log: &[LogEntry], duration: Duration) -> Vec<(Span, Duration)> {
         if read.overlapping(&near).next().is_none() {
             // Entries have the time of their beginning.
             let used = match log.get(index + 1) {
-                Some(next) if is_long => Duration::from_micros(next.time_us),
+                // The next read may come in the quiet that follows the launch.
+                Some(next) if is_long => Duration::from_micros(next.time_us).min(duration),
                 None if is_long => duration,
                 _ => Duration::from_micros(entry.time_us),
             };
@@ -344,6 +345,16 @@ mod tests {
         for far in [(1, 133, 1), (1, 60, 2)] {
             assert_eq!(found(far), Some((1, far.1)), "{far:?}");
         }
+    }
+
+    #[test]
+    fn a_long_read_at_the_end_of_a_launch_ends_with_it_whatever_is_read_later() {
+        let mut log = log(&[(1, 0, 1), (2, 0, 1), (3, 0, 900), (4, 0, 1)]);
+        for (entry, time_us) in log.iter_mut().zip([0, 95, 96, 1000]) {
+            entry.time_us = time_us;
+        }
+        let pages = completion_pages(&log, Duration::from_micros(100), Duration::ZERO, |_| true);
+        assert_eq!(Vec::from_iter(pages.into_iter().map(number)), [2, 3]);
     }
 
     #[test]

@@ -26,23 +26,10 @@ pub fn is_warm(
     devices: &[Result<OpenDevice, Skipped>],
     files: &Files<'_>,
 ) -> bool {
-    let opened = devices.iter().flatten();
-    let images: Vec<_> = opened.filter_map(|device| device.image).collect();
-    let is_image = |span: &&Span| match span.place {
-        Place::Data { file } => {
-            let file = &profile.files[file as usize];
-            let device = devices[usize::from(file.device)].as_ref();
-            device.is_ok_and(|device| images.contains(&(device.dev, file.ino)))
-        }
-        Place::Metadata { .. } => false,
-    };
-    let spans = profile.entries.iter().map(|entry| &entry.span);
-    let spans = spans.filter(|span| !is_image(span));
-    let (metadata, data): (Vec<&Span>, Vec<&Span>) =
-        spans.partition(|span| span.place.is_metadata());
+    let (metadata, data) = judged(profile, devices);
     let (mut hits, mut misses) = (0, 0);
     // Fewer misses are allowed in a small schedule.
-    let allowed = MAX_MISSES.min(profile.entries.len() / 16);
+    let allowed = MAX_MISSES.min((metadata.len() + data.len()) / 16);
     for span in spread(&metadata).chain(spread(&data)) {
         match is_cached(span, devices, files) {
             Some(true) => hits += 1,
@@ -54,6 +41,27 @@ pub fn is_warm(
         }
     }
     hits > 0
+}
+
+/// The metadata and the data of the schedule by which a launch is judged: all but blocks of images.
+fn judged<'a>(
+    profile: &'a Profile,
+    devices: &[Result<OpenDevice, Skipped>],
+) -> (Vec<&'a Span>, Vec<&'a Span>) {
+    let opened = devices.iter().flatten();
+    let images: Vec<_> = opened.filter_map(|device| device.image).collect();
+    let is_image = |span: &&Span| match span.place {
+        Place::Data { file } => {
+            let file = &profile.files[file as usize];
+            let device = devices[usize::from(file.device)].as_ref();
+            device.is_ok_and(|device| images.contains(&(device.dev, file.ino)))
+        }
+        Place::Metadata { .. } => false,
+    };
+    let spans = profile.entries.iter().map(|entry| &entry.span);
+    spans
+        .filter(|span| !is_image(span))
+        .partition(|span| span.place.is_metadata())
 }
 
 /// Up to [`SAMPLES`] of the spans, evenly spread and with the last one, which is the least likely to be shared
@@ -91,7 +99,37 @@ fn is_cached(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
+    use crate::fs::mounts::MountTable;
+    use crate::profile::generate::sample;
+
+    #[test]
+    fn a_launch_is_judged_by_all_but_its_images() {
+        let proc = std::fs::metadata("/proc").unwrap().dev();
+        let profile = sample("/usr/bin/app");
+        let counts = |image| {
+            let device = OpenDevice {
+                dev: 7,
+                below: 0,
+                mount: MountTable::read().unwrap().open_root(proc).unwrap(),
+                node: None,
+                image,
+                is_outdated: false,
+                readahead_limit: 0,
+            };
+            let devices = [Ok(device)];
+            let (metadata, data) = judged(&profile, &devices);
+            (metadata.len(), data.len())
+        };
+        let (metadata, data) = counts(None);
+        assert_eq!(metadata + data, profile.entries.len());
+        assert!(data > 0);
+        let ino = profile.files[0].ino;
+        assert_eq!(counts(Some((8, ino))), (metadata, data));
+        assert_eq!(counts(Some((7, ino))), (metadata, 0));
+    }
 
     #[test]
     fn samples_are_spread_and_end_with_the_last() {

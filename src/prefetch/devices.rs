@@ -8,7 +8,6 @@ use crate::fs::kind::FsKind;
 use crate::fs::loop_image::image_of;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::Presence;
-use crate::fs::safe_open;
 use crate::fs::snap::is_outdated;
 use crate::model::Skipped;
 
@@ -88,7 +87,7 @@ impl OpenDevice {
             below,
             is_outdated: is_outdated(dev, mounts),
             mount,
-            node: has_metadata.then(|| open_node(dev, mounts)).flatten(),
+            node: has_metadata.then(|| blockdev::open(dev, mounts)).flatten(),
             image: reads_image.then(|| image_of(below, mounts)).flatten(),
             readahead_limit: match is_written {
                 true => limit.min(BESIDE_WRITER),
@@ -96,8 +95,4 @@ impl OpenDevice {
             },
         })
     }
-}
-
-fn open_node(dev: u64, mounts: &MountTable) -> Option<OwnedFd> {
-    safe_open::block_device(&blockdev::node(dev, mounts)?, dev).ok()?
 }

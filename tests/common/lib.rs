@@ -237,6 +237,8 @@ impl LoopFs {
                 .args([content.path(), &self.file()])
                 .arg("-quiet");
             succeed(mksquashfs.args(mkfs_args));
+            // Blocks that are not written yet would stay in the cache when it is emptied.
+            File::open(self.file()).unwrap().sync_all().unwrap();
             return;
         }
         let mut mkfs = Command::new(format!("mkfs.{}", self.fs_type));
@@ -333,7 +335,7 @@ impl LoopFs {
         self.attach();
     }
 
-    /// Writes everything back and empties what is cached of the device itself, which libext2fs and
+    /// Writes the tests' own file systems back and empties what is cached of the device itself, which libext2fs and
     /// debugfs(8) read.
     pub fn sync(&self) {
         write_back();

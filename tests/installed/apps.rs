@@ -107,7 +107,6 @@ pub fn launch(service: &Journal, app: &str) -> Entry {
 
 /// The same with nothing cached.
 pub fn launch_cold(service: &Journal, app: &str) -> Entry {
-    rustix::fs::sync();
     drop_caches().unwrap();
     launch(service, app)
 }
@@ -231,7 +230,6 @@ impl ForkServer {
     /// Forks a child that announces itself and reads the data, with nothing of that cached. It ends
     /// when the service has seen it. Returns what the service says of its beginning and its end.
     pub fn launch(&mut self, service: &Journal, name: &str, id: &str) -> [Entry; 2] {
-        rustix::fs::sync();
         drop_caches().unwrap();
         let files: Vec<String> = data().collect();
         self.say(&format!("launch {name} {}", files.join(" ")));

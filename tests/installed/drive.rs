@@ -49,7 +49,6 @@ pub fn pulled_out(service: &Journal) {
         }
     }
     until("the drive is slow", || fs::write(DELAY, REQUEST_NS).is_ok());
-    rustix::fs::sync();
     drop_caches().unwrap();
     let under_way = [LEARNED, PREFETCHED].map(apps::start);
     for begun in of_both(service, "launch begins") {

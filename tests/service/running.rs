@@ -406,8 +406,9 @@ impl Running {
 
     /// Waits until the service has found the executables of apps so many times since it was started.
     pub fn until_located(&mut self, times: usize) {
-        while self.heard(&["executables were located"]).len() < times {
-            self.line(&[]);
+        let words = ["executables were located"];
+        for _ in self.heard(&words).len()..times {
+            self.line(&words);
         }
     }
 

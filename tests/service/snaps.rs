@@ -2,20 +2,18 @@
 //! mounts of its own, with a base for its root, in which squashfs images lie where the system has them.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use paralfetch::model::Profile;
+use paralfetch::model::{Place, Profile};
 use paralfetch::profile::Store;
 
+use crate::file_systems::AS_SNAPS;
 use crate::running::{Image, Running, fill_with_app, prefetched_in_the_end};
 use crate::{Turn, set_up};
 use common::root::{PAGES, content, write_script};
 use common::{LoopFs, Mounted, drop_caches};
-
-/// How snaps are made.
-const AS_SNAPS: [&str; 3] = ["-comp", "lzo", "-no-fragments"];
 
 /// The snap, and the one that is its base.
 const NAME: &str = "paralfetch-test";
@@ -144,13 +142,11 @@ fn profile(image: &Image) -> Profile {
 
 /// Pages that the profile has of the data of the revision that is mounted here, and of its image's file.
 fn pages_of(profile: &Profile, (_, image): &(Mounted, LoopFs)) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-
     let inside = fs::metadata(image.mount_point()).unwrap().dev();
     let file = fs::metadata(image.file()).unwrap();
     let mut pages = (0, 0);
     for entry in &profile.entries {
-        let paralfetch::model::Place::Data { file: number } = entry.span.place else {
+        let Place::Data { file: number } = entry.span.place else {
             continue;
         };
         let found = &profile.files[number as usize];

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::running::{Image, Launched, Running, number};
 use crate::set_up;
@@ -178,10 +179,13 @@ fn switched_off_nothing_is_read_before_launches() {
     assert!(line.contains("kind=Prefetched"), "{line}");
     let _other = LoggedIn::at_seat(USER + 1);
     service.line(&["a login is left alone"]);
+    let before = [CHOSEN, READ].map(|looked| service.heard(&[looked]).len());
+    assert_eq!(before, [0, 0]);
+    // No event says that nothing is done: three times as long as it has to be quiet.
+    let said = service.listen(Duration::from_secs(3));
+    let looked = |line: &&String| line.contains(CHOSEN) || line.contains(READ);
+    assert_eq!(said.iter().find(looked), None);
     let line = launch_cold(&image, &mut service);
     assert!(line.contains("kind=Prefetched"), "{line}");
-    for looked in [CHOSEN, READ] {
-        assert!(service.heard(&[looked]).is_empty());
-    }
     service.stop();
 }

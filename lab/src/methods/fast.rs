@@ -30,8 +30,8 @@ pub struct Walk<'a> {
 
 /// What a walk has made so far.
 struct Progress {
-    /// Files by index; `None` those that cannot be opened. As in FAST's own, none is closed.
-    files: HashMap<u32, Option<OwnedFd>>,
+    /// Files by index, or why they cannot be opened. As in FAST's own, none is closed.
+    files: HashMap<u32, Result<OwnedFd, Errno>>,
     /// The most that one posix_fadvise(2) reads, in 4 KiB pages.
     chunk: u64,
     report: PrefetchReport,
@@ -138,7 +138,7 @@ impl Walk<'_> {
     fn file<'a>(
         &self,
         file: u32,
-        files: &'a mut HashMap<u32, Option<OwnedFd>>,
+        files: &'a mut HashMap<u32, Result<OwnedFd, Errno>>,
     ) -> Result<BorrowedFd<'a>, Errno> {
         if !files.contains_key(&file) {
             let path = self.profile.files[file as usize].path.as_deref();
@@ -150,10 +150,10 @@ impl Walk<'_> {
                 files.clear();
                 opened = open_below(self.root.as_fd(), path, flags);
             }
-            files.insert(file, opened.ok());
+            files.insert(file, opened);
         }
-        let fd = files.get(&file).and_then(Option::as_ref);
-        fd.map(AsFd::as_fd).ok_or(Errno::NOENT)
+        let opened = files[&file].as_ref();
+        opened.map(AsFd::as_fd).map_err(|error| *error)
     }
 }
 
@@ -190,7 +190,37 @@ fn cut_out(span: Span, hole: Option<Span>) -> impl Iterator<Item = Span> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::super::samples::learned_set;
     use super::*;
+
+    #[test]
+    fn what_is_gone_and_what_the_kernel_refuses_are_told_apart_at_each_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let _socket = UnixListener::bind(dir.path().join("socket")).unwrap();
+        let mut profile = learned_set(&[(0, 0, 1)], false).profile;
+        profile.files[0].path = Some(b"/socket".to_vec());
+        profile.files[1].path = Some(b"/gone".to_vec());
+        let advise = |file, start| Call::Advise {
+            span: Span::new(Place::Data { file }, start..start + 1),
+        };
+        let calls = Calls {
+            calls: vec![advise(0, 0), advise(0, 1), advise(1, 0), advise(1, 1)],
+            ..Calls::default()
+        };
+        let walk = Walk {
+            root: open_root(dir.path()).unwrap(),
+            profile: &profile,
+            left_out: None,
+            stop: &AtomicBool::new(false),
+        };
+        let report = walk.run(&calls);
+        for why in [Skipped::Gone, Skipped::Refused] {
+            let skipped = report.skipped.get(&why);
+            assert_eq!(skipped.map(|count| count.entries), Some(2), "{report:?}");
+        }
+    }
 
     #[test]
     fn the_left_out_page_is_cut_out_wherever_it_lies() {

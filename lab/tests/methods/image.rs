@@ -8,11 +8,11 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use paralfetch::drive::{checkpoint_journal, drop_caches};
+use paralfetch::drive::checkpoint_journal;
 use paralfetch::fs::residency;
 use rustix::fs::{major, minor};
 
-use common::{LoopExt4, succeed};
+use common::{LoopExt4, drop_caches, succeed};
 
 /// Files that the app reads whole; each of 16 pages.
 pub const FILES: usize = 120;
@@ -62,7 +62,7 @@ impl Image {
         let root = fs::File::open(self.root()).unwrap();
         checkpoint_journal(root.as_fd()).unwrap();
         drop(root);
-        drop_caches().unwrap();
+        drop_caches();
     }
 
     /// Does `work` from empty caches; again if another process has dropped them meanwhile,

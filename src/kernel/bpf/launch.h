@@ -107,8 +107,8 @@ static __always_inline struct scratch *get_scratch(void)
 	return bpf_map_lookup_elem(&scratch_area, &zero);
 }
 
-/* Whether a watched name may end so: in these bytes, the last one lowest. */
-static __always_inline bool has_bit(__u32 ending)
+/* Whether a watched name may end in these four bytes, the last one lowest. */
+static __always_inline bool may_end_watched(__u32 ending)
 {
 	__u32 bit = ending * PF_NAME_FILTER_FACTOR >> 16;
 
@@ -136,7 +136,7 @@ static __always_inline bool may_be_watched(struct scratch *s, long size)
 		ending |= (__u32)end[2] << 8 | (__u32)'/' << 16;
 	else
 		ending |= (__u32)end[2] << 8 | (__u32)end[1] << 16 | (__u32)end[0] << 24;
-	return has_bit(ending);
+	return may_end_watched(ending);
 }
 
 /* A walk along the path: where its last component begins. */
@@ -549,10 +549,10 @@ static __always_inline __u8 watch_of_file(struct scratch *s, struct task_struct 
 
 	if (is_script(bprm))
 		return 0;
-	/* A shorter name's end has a slash before it. */
+	/* Shorter names are few: they are looked up, and not filtered by their end. */
 	if (length >= sizeof(ending) &&
 	    !(bpf_probe_read_kernel(&ending, sizeof(ending), name + length - sizeof(ending)) == 0 &&
-	      has_bit(__builtin_bswap32(ending))))
+	      may_end_watched(__builtin_bswap32(ending))))
 		return 0;
 	__builtin_memset(&s->name, 0, sizeof(s->name));
 	bpf_probe_read_kernel_str(s->name.text, sizeof(s->name.text), name);

@@ -258,8 +258,7 @@ impl Earlier {
         all.skip(surplus).collect()
     }
 
-    /// Whether all that was learned fits a launch that used this page of a file: it is one that the launches before used, too,
-    /// as far as they could tell. True if nothing was learned.
+    /// Whether all learned launches used this page of a file, as far as their traces tell. True if none was learned.
     pub fn have_used(&self, file: InodeId, page: u64) -> bool {
         let has_used = |known: &KnownPages| {
             let pages = page..page + 1;
