@@ -164,7 +164,7 @@ def main():
         print(f"floors: {problem}", file=sys.stderr)
     if not problems:
         count = sum(len(others) for others in graph.values())
-        print(f"floors: {count} arrows, none goes up, no circle, of files neither; {len(types)} types, no name twice")
+        print(f"floors: {count} arrows, none goes up; no circle of rooms or files; {len(types)} types, no name twice")
     return 1 if problems else 0
 
 
