@@ -67,7 +67,7 @@ unit_tests() {
     return "$status"
 }
 
-# What needs no compiler, and the unit tests.
+# What needs no compiler.
 check_quickly() {
     find_cargo || die "no cargo $(rust_floor) or newer: run 'make setup'"
     command -v shellcheck >/dev/null || die "shellcheck is missing: run 'make setup'"
@@ -78,12 +78,12 @@ check_quickly() {
     part "Names in the documentation" "$REPO/scripts/check_docs.py"
     part "Scripts" scripts
     part "Version and copyright" release_notes
-    part "Unit tests" unit_tests
 }
 
 # scripts/test.sh goes on after check_quickly, and does the others beside its tests.
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     check_quickly
+    part "Unit tests" unit_tests
     part "Lints" lints
     part "Links in the code's documentation" documentation
     finish

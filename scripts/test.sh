@@ -44,13 +44,13 @@ test_package() {
     fi
 }
 
-# lints_at_leisure: they, and the code's documentation, with what the tests leave of the processors: tests mostly wait.
-lints_at_leisure() {
+# at_leisure COMMAND…: each, one after the other, with what the privileged tests leave of the processors: these mostly wait.
+at_leisure() {
+    local command
     # What it starts inherits both. A container may forbid them: the checks are the same without.
-    chrt --idle --pid 0 "$BASHPID" || warn "the lints take processor time from the tests"
-    ionice --class idle --pid "$BASHPID" || warn "the lints delay reads of the tests"
-    lints
-    documentation
+    chrt --idle --pid 0 "$BASHPID" || warn "$1 takes processor time from the tests"
+    ionice --class idle --pid "$BASHPID" || warn "$1 delays reads of the tests"
+    for command; do "$command"; done
 }
 
 # programs: every program of this tier. Of a program with tests in both tiers, those of this one, by their names.
@@ -67,11 +67,13 @@ boot() {
 run_tests() {
     local name filter
     behind boot boot
-    behind lints lints_at_leisure
+    behind unit at_leisure unit_tests
+    behind lints at_leisure lints documentation
     while read -r name filter; do
         part "Tests: $name${filter:+ $filter}" run_program "$(test_program "$name")" ${filter:+"$filter"}
     done < <(programs | grep -v '^vm ')
     part "Tests: another kernel (what it took longer than the others)" finish_behind boot
+    part "Unit tests (what they took longer)" finish_behind unit
     part "Lints and the code's documentation (what they took longer)" finish_behind lints
 }
 
