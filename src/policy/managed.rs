@@ -299,8 +299,8 @@ impl Managed {
         let tuning = self.tuning.as_mut();
         match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests, rules)) {
             Some(params) => Decision::Reschedule(params),
-            None if is_stale => Decision::Refresh,
             None if is_due => self.learn_next(DecisionReason::Periodic),
+            None if is_stale => Decision::Refresh,
             None => Decision::Keep,
         }
     }

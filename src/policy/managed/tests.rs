@@ -104,6 +104,13 @@ fn an_app_is_learned_until_its_pages_are_told_apart_and_now_and_then_again() {
         assert_eq!(launch(&mut app, well_prefetched()), Decision::Keep);
     }
     let again = Decision::Relearn(DecisionReason::Periodic);
+    let mut replacing = app.clone();
+    assert_eq!(launch(&mut replacing, stale(0)), Decision::Refresh);
+    assert_eq!(
+        launch(&mut replacing, stale(0)),
+        again,
+        "a lesson brings more"
+    );
     assert_eq!(launch(&mut app, well_prefetched()), again);
     assert_eq!(app.plan(NOW, 1), Plan::Learn);
     assert_eq!(learn(&mut app, 40), Plan::Prefetch, "one is enough");
