@@ -450,11 +450,6 @@ impl Running {
         assert!(status.success(), "{status}");
     }
 
-    /// Whether it reads something ahead just now, for a launch.
-    pub fn reads_ahead(&self) -> bool {
-        !self.threads("pf-prefetch").is_empty()
-    }
-
     /// What its threads of this name have read from drives so far, in bytes (proc_pid_io(5)).
     pub fn bytes_read_by(&self, name: &str) -> u64 {
         let threads = self.threads(name).into_iter();

@@ -60,6 +60,7 @@ impl Parts {
 
     /// The prefetch thread of a launch has ended.
     pub fn prefetch_ended(&mut self, launch: u64) {
+        tracing::debug!(launch, "nothing more is read ahead");
         self.threads.ended(LaunchTask::Prefetch, launch);
     }
 
