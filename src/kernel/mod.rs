@@ -40,6 +40,6 @@ pub use recorder_pool::{ClaimedRecorder, RecorderLease, RecorderPool, TraceMode}
 pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
 pub use watch::{
-    AttachedPrograms, EVERY_USER, LaunchPrograms, LoadedPrograms, Watch, WatchOptions, Watched,
+    EVERY_USER, LaunchPrograms, LoadedPrograms, ProgramLinks, Watch, WatchOptions, Watched,
     WatchedApps, WatchedName,
 };

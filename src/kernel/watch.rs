@@ -465,7 +465,7 @@ pub enum LaunchPrograms {
 pub struct LoadedPrograms(Vec<OwnedFd>);
 
 /// They are attached until this is dropped.
-pub struct AttachedPrograms {
+pub struct ProgramLinks {
     _links: Vec<OwnedFd>,
 }
 
@@ -474,8 +474,8 @@ impl LoadedPrograms {
     ///
     /// # Errors
     /// When the kernel refuses one; then none stays attached.
-    pub fn attach(self) -> io::Result<AttachedPrograms> {
-        Ok(AttachedPrograms {
+    pub fn attach(self) -> io::Result<ProgramLinks> {
+        Ok(ProgramLinks {
             _links: attach(&self.0)?,
         })
     }

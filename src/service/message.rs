@@ -11,7 +11,7 @@ use super::registry::Record;
 use super::seeds::FoundSeeds;
 use super::warm_up::LikelyApps;
 use super::watchlist::FoundEntries;
-use crate::kernel::{AttachedPrograms, LaunchPrograms};
+use crate::kernel::{LaunchPrograms, ProgramLinks};
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
 use crate::policy::PhaseRequest;
@@ -37,7 +37,7 @@ pub enum Message {
     /// Programs of this kind have been attached or detached, or cannot be.
     Programs {
         kind: LaunchPrograms,
-        changed: std::io::Result<Option<AttachedPrograms>>,
+        changed: std::io::Result<Option<ProgramLinks>>,
     },
     /// A shield with these settings was started, or none if they say so; otherwise why it cannot be.
     Shield {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::work_behind;
-use crate::kernel::{AttachedPrograms, LaunchPrograms, LoadedPrograms};
+use crate::kernel::{LaunchPrograms, LoadedPrograms, ProgramLinks};
 use crate::process::Clocks;
 
 /// How much later than a launch programs may be attached, in nanoseconds, to have seen all of it that matters: that takes
@@ -58,7 +58,7 @@ impl ProgramSwitches {
 pub struct ProgramSwitch {
     kind: LaunchPrograms,
     /// While this lives, they are attached.
-    attached: Option<AttachedPrograms>,
+    attached: Option<ProgramLinks>,
     /// Whether a thread attaches or detaches them. Attached twice, they would count twice.
     is_changing: bool,
     /// When they were attached, by CLOCK_MONOTONIC in nanoseconds; `u64::MAX`: they are not.
@@ -120,7 +120,7 @@ impl ProgramSwitch {
     ///
     /// # Errors
     /// When it could not.
-    pub fn changed(&mut self, changed: io::Result<Option<AttachedPrograms>>) -> io::Result<()> {
+    pub fn changed(&mut self, changed: io::Result<Option<ProgramLinks>>) -> io::Result<()> {
         self.is_changing = false;
         self.attached = changed?;
         Ok(())
@@ -128,7 +128,7 @@ impl ProgramSwitch {
 
     fn change(
         &mut self,
-        change: impl FnOnce() -> io::Result<Option<AttachedPrograms>> + Send + 'static,
+        change: impl FnOnce() -> io::Result<Option<ProgramLinks>> + Send + 'static,
     ) -> io::Result<()> {
         let kind = self.kind;
         let work = move || Message::Programs {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Parts;
 use crate::fs::blockdev;
-use crate::kernel::{AttachedPrograms, LaunchPrograms};
+use crate::kernel::{LaunchPrograms, ProgramLinks};
 use crate::learn::{LearnedProfile, LiveResult, NotLearned};
 use crate::service::cached_profile::{CachedProfile, RecordedProfile};
 use crate::service::control::bus::Bus;
@@ -165,7 +165,7 @@ impl Parts {
     pub fn programs_changed(
         &mut self,
         kind: LaunchPrograms,
-        changed: io::Result<Option<AttachedPrograms>>,
+        changed: io::Result<Option<ProgramLinks>>,
         needed: bool,
     ) {
         let switch = self.programs.of(kind);
