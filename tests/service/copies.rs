@@ -72,9 +72,10 @@ fn what_may_lie_on_either_of_two_drives_is_read_from_neither_and_that_is_said() 
     let mut launch = |service: &mut Running| {
         drop_caches();
         let mut launched = Command::new(&app).stdout(Stdio::null()).spawn().unwrap();
-        // The thread that reads ahead may begin later than this is said.
-        if service.line(&["launch begins"]).contains("plan=Prefetch") {
-            service.line(&["nothing more is read ahead"]);
+        let begins = service.line(&["launch begins"]);
+        if begins.contains("plan=Prefetch") {
+            let launch = format!("launch={}", number(&begins, "launch"));
+            service.until_said(&["nothing more is read ahead", &launch]);
         }
         pipe.write_all(b"\n").unwrap();
         assert!(launched.wait().unwrap().success());

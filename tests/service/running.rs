@@ -404,6 +404,13 @@ impl Running {
         }
     }
 
+    /// Waits until there is a line in which all of `words` are, if none was heard yet.
+    pub fn until_said(&mut self, words: &[&str]) {
+        if self.heard(words).is_empty() {
+            self.line(words);
+        }
+    }
+
     /// Waits until the service has found the executables of apps so many times since it was started.
     pub fn until_located(&mut self, times: usize) {
         let words = ["executables were located"];

@@ -219,7 +219,7 @@ impl Outside for Parts {
             StateAction::CountWaits => self.attach_programs(LaunchPrograms::Waits),
             StateAction::CountLaunch => {
                 self.recorders.executed(number, &launch.start.app);
-                self.count_launch(&launch.start);
+                self.count_launch(number, &launch.start);
                 launch.figures.read_before = self.apps.found_before(&launch.start.key);
             }
             StateAction::TakeReport | StateAction::StopPrefetch => {
@@ -429,9 +429,16 @@ impl Parts {
         });
     }
 
-    fn count_launch(&mut self, start: &LaunchStart) {
+    fn count_launch(&mut self, launch: u64, start: &LaunchStart) {
         let (app, pid, plan) = (&start.key, start.pid, start.policy.plan);
-        tracing::debug!(app = app.id, uid = app.uid, pid, ?plan, "launch begins");
+        tracing::debug!(
+            launch,
+            app = app.id,
+            uid = app.uid,
+            pid,
+            ?plan,
+            "launch begins"
+        );
         *self.diagnostics.launches_seen.entry(app.uid).or_default() += 1;
         if self.apps.launched(app, &start.app, plan) {
             let app = app.clone();
