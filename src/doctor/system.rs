@@ -36,21 +36,8 @@ pub fn drives() -> Vec<AbilityCheck> {
     }
     devices.sort_unstable();
     devices.dedup();
-    let names = |devices: &[u64]| {
-        let names: Vec<String> = devices.iter().map(|&dev| blockdev::name(dev)).collect();
-        names.join(", ")
-    };
     let with_metadata = app_file_systems.devices_of(FsKind::has_metadata);
     let with_layout = app_file_systems.devices_of(FsKind::has_layout);
-    // One ability on every device.
-    let on_all = |devices: &[u64], name, there: &dyn Fn(u64) -> bool, cost: &str| {
-        let lacking: Vec<u64> = devices.iter().copied().filter(|&dev| !there(dev)).collect();
-        let found = match lacking[..] {
-            [] => Ok(format!("there ({})", names(devices))),
-            _ => Err(format!("missing for {}", names(&lacking))),
-        };
-        AbilityCheck::useful(name, found, cost)
-    };
     let sysfs = Sysfs::default();
     let is_root = rustix::process::geteuid().is_root();
     let mut checks = vec![supported, left_out];
@@ -61,17 +48,17 @@ pub fn drives() -> Vec<AbilityCheck> {
         }));
     }
     if !with_layout.is_empty() {
-        checks.push(on_all(
+        checks.push(judge_devices(
             &with_layout,
             "inode_readahead_blks",
-            &|dev| sysfs.inode_readahead_knob(dev).is_some(),
+            |dev| sysfs.inode_readahead_knob(dev).is_some(),
             "ext4 reads inodes ahead while learning: inode tables that nobody needs are learned",
         ));
     }
-    checks.push(on_all(
+    checks.push(judge_devices(
         &devices,
         "read_ahead_kb",
-        &|dev| sysfs.read_ahead_knob(dev).is_some(),
+        |dev| sysfs.read_ahead_knob(dev).is_some(),
         "readahead stays on while learning: pages that nobody touches are learned",
     ));
     checks
@@ -128,6 +115,22 @@ fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
     ]
 }
 
+/// Whether an ability is there on every device.
+fn judge_devices(
+    devices: &[u64],
+    name: &str,
+    is_there: impl Fn(u64) -> bool,
+    cost: &str,
+) -> AbilityCheck {
+    let mut lacking = devices.to_vec();
+    lacking.retain(|&dev| !is_there(dev));
+    let found = match lacking[..] {
+        [] => Ok(format!("there ({})", blockdev::names(devices))),
+        _ => Err(format!("missing for {}", blockdev::names(&lacking))),
+    };
+    AbilityCheck::useful(name, found, cost)
+}
+
 /// Whether metadata can be read from the devices. `look` gives a device's node, if it has one, and whether it can be read.
 fn judge_nodes(
     devices: &[u64],
@@ -142,7 +145,7 @@ fn judge_nodes(
                 is_denied = false;
                 lacking.push(format!("{} has none", blockdev::name(dev)));
             }
-            Some((Ok(()), _)) => found.push(blockdev::name(dev)),
+            Some((Ok(()), _)) => found.push(dev),
             Some((Err(error), node)) => {
                 is_denied &= error.kind() == io::ErrorKind::PermissionDenied;
                 lacking.push(format!("{} cannot be read: {error}", node.display()));
@@ -150,7 +153,7 @@ fn judge_nodes(
         }
     }
     if lacking.is_empty() {
-        return AbilityCheck::ok(NAME, format!("there ({})", found.join(", ")));
+        return AbilityCheck::ok(NAME, format!("there ({})", blockdev::names(&found)));
     }
     if is_denied && !is_root {
         let cost = "the service reads them as root: sudo paralfetch doctor";
@@ -250,6 +253,18 @@ mod tests {
             (none.level, &*none.found),
             (AbilityLevel::Less, "4095:7 has none")
         );
+    }
+
+    #[test]
+    fn forty_loop_devices_take_a_line() {
+        let devices: Vec<u64> = (0..40).map(|minor| rustix::fs::makedev(7, minor)).collect();
+        let judge = |lacking: usize| {
+            let is_there = |dev| !devices[..lacking].contains(&dev);
+            judge_devices(&devices, "read_ahead_kb", is_there, "pages")
+        };
+        assert_eq!(judge(0).found, "there (40 loop devices)");
+        assert_eq!(judge(20).found, "missing for 20 loop devices");
+        assert_eq!(judge(20).level, AbilityLevel::Less);
     }
 
     #[test]

@@ -21,8 +21,8 @@ const APP_DIRS: [&str; 6] = [
 /// One of them that is supported.
 #[derive(Debug)]
 struct SupportedFs {
-    /// The name of the block device that it is on.
-    name: String,
+    /// The block device that it is on.
+    below: u64,
     dirs: BTreeSet<PathBuf>,
 }
 
@@ -92,7 +92,7 @@ impl AppFileSystems {
             };
             let supported = self.supported.entry((kind, dev));
             let supported = supported.or_insert_with(|| SupportedFs {
-                name: blockdev::name(blockdev::below(dev, table)),
+                below: blockdev::below(dev, table),
                 dirs: BTreeSet::new(),
             });
             supported.dirs.insert(dir.to_owned());
@@ -115,15 +115,17 @@ impl AppFileSystems {
         let kinds: BTreeSet<FsKind> = self.supported.keys().map(|&(kind, _)| kind).collect();
         let of_kind = |kind: FsKind| {
             let found = self.supported.iter().filter(|((of, _), _)| *of == kind);
-            let mut named: Vec<(String, &BTreeSet<PathBuf>)> = Vec::new();
+            // Those that hold the same directories, as snaps do, together.
+            let mut holding: Vec<(Vec<u64>, &BTreeSet<PathBuf>)> = Vec::new();
             for (_, fs) in found {
-                match named.iter_mut().find(|(_, dirs)| **dirs == fs.dirs) {
-                    Some((names, _)) => *names += &format!(", {}", fs.name),
-                    None => named.push((fs.name.clone(), &fs.dirs)),
+                match holding.iter_mut().find(|(_, dirs)| **dirs == fs.dirs) {
+                    Some((devices, _)) => devices.push(fs.below),
+                    None => holding.push((vec![fs.below], &fs.dirs)),
                 }
             }
-            let named = named.iter();
-            let named = named.map(|(names, dirs)| format!("{names} ({})", listed(dirs)));
+            let named = holding
+                .iter()
+                .map(|(devices, dirs)| format!("{} ({})", blockdev::names(devices), listed(dirs)));
             let named: Vec<String> = named.collect();
             format!("{} on {}", kind.description(), named.join(", "))
         };
@@ -195,6 +197,21 @@ mod tests {
             "{supported}"
         );
         assert_eq!(left_out.as_deref(), Some("/snap: zfs is not supported yet"));
+    }
+
+    #[test]
+    fn forty_snaps_take_a_line() {
+        let snap = |number: u32| {
+            format!(
+                "{number} 1 7:{number} / /snap/s{number}/1 ro - squashfs /dev/loop{number} ro\n"
+            )
+        };
+        let snaps: String = (2..42).map(snap).collect();
+        let (supported, _) = judged(&format!("1 0 4095:1 / / rw - ext4 /dev/a rw\n{snaps}"));
+        let kind = FsKind::Squashfs.description();
+        let expected =
+            format!("ext4 on 4095:1 (/home, /snap, /usr); {kind} on 40 loop devices (/snap)");
+        assert_eq!(supported, Some(expected));
     }
 
     #[test]

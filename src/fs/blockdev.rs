@@ -12,6 +12,12 @@ use super::mounts::{Mount, MountTable};
 use super::safe_open;
 use super::support::Support;
 
+/// The kernel's number of loop devices.
+const LOOP_MAJOR: u32 = 7;
+
+/// Most loop devices that [`names`] names. A desktop with snaps has dozens, whose names tell nobody anything.
+const MOST_LOOPS: usize = 3;
+
 /// Path of the block device's node: the kernel's name below `/dev`, or else the source of a mount, or else
 /// udev's link in `/dev/block`. Each is checked to be this very device. `None` if there is no node.
 pub fn node(dev: u64, mounts: &MountTable) -> Option<PathBuf> {
@@ -35,6 +41,21 @@ pub fn name(dev: u64) -> String {
         Some(path) => String::from_utf8_lossy(&path).into_owned(),
         None => format!("{}:{}", major(dev), minor(dev)),
     }
+}
+
+/// The names of devices as a list, such as "nvme0n1p2, sda1, 40 loop devices".
+pub fn names(devices: &[u64]) -> String {
+    let is_loop = |dev: &u64| major(*dev) == LOOP_MAJOR;
+    let (loops, mut named): (Vec<u64>, Vec<u64>) = devices.iter().copied().partition(is_loop);
+    let counted = match loops.len() {
+        0..=MOST_LOOPS => {
+            named.extend(loops);
+            None
+        }
+        many => Some(format!("{many} loop devices")),
+    };
+    let named = named.into_iter().map(name).chain(counted);
+    named.collect::<Vec<String>>().join(", ")
 }
 
 /// The node's path below `/dev`, from sysfs. It may contain directories (`mapper/control`).
@@ -94,6 +115,17 @@ mod tests {
             b"1 0 4095:7 / / rw - ext4 /dev/null rw\n2 1 4095:7 / /a rw - ext4 /proc/version rw",
         );
         assert_eq!(node(dev, &mounts), None);
+    }
+
+    #[test]
+    fn of_many_loop_devices_their_number_is_listed() {
+        let loops: Vec<u64> = (0..4).map(|minor| makedev(LOOP_MAJOR, minor)).collect();
+        let of = |loops: &[u64]| names(&[loops, &[makedev(4095, 1), makedev(4095, 2)]].concat());
+        assert_eq!(of(&loops), "4095:1, 4095:2, 4 loop devices");
+        let each = loops[..3].iter().map(|&dev| format!(", {}", name(dev)));
+        let each: String = each.collect();
+        assert_eq!(of(&loops[..3]), format!("4095:1, 4095:2{each}"));
+        assert_eq!(names(&[]), "");
     }
 
     #[test]

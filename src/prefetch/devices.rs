@@ -23,7 +23,8 @@ pub struct OpenDevice {
     pub node: Option<OwnedFd>,
     /// Device and inode number of the image that it is mounted from, if blocks of that are read ahead.
     pub image: Option<(u64, u64)>,
-    /// Whether an update has put another file system in its place: its files count as gone.
+    /// Whether an update has put another file system in its place: its files count as gone,
+    /// and its image, too.
     pub is_outdated: bool,
     /// Most bytes that one readahead(2) call reads; 0 if readahead is off.
     pub readahead_limit: u64,
@@ -38,6 +39,14 @@ const BEFORE_LAUNCH: u64 = 256 << 10;
 
 /// The readahead limit in bytes where sysfs has none: the kernel's default, `VM_READAHEAD_PAGES`.
 const DEFAULT_READAHEAD: u64 = 128 << 10;
+
+/// Device and inode number of each image from which an outdated file system of the profile is mounted: its blocks are
+/// needed as little as what is inside.
+pub fn outdated_images(devices: &[Result<OpenDevice, Skipped>]) -> Vec<(u64, u64)> {
+    let opened = devices.iter().flatten();
+    let outdated = opened.filter(|device| device.is_outdated);
+    outdated.filter_map(|device| device.image).collect()
+}
 
 impl OpenDevice {
     /// The same before a launch: not if one of its drives, whole disks, is in `asleep` or was put to sleep by the kernel;

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::delayed_opens::{DelayedOpens, OpenTime};
-use super::devices::OpenDevice;
-use crate::fs::handle::{CachedFile, open_known_file};
+use super::devices::{OpenDevice, outdated_images};
+use crate::fs::handle::open_known_file;
 use crate::model::{File, PAGE_SIZE, Place, Profile, Skipped};
 
 /// Raises this process's limit on open files to its maximum, since a prefetch keeps hundreds open.
@@ -44,6 +44,8 @@ pub struct Files<'a> {
     table: &'a [File],
     /// Who reads a file ahead keeps it from being closed meanwhile.
     states: Vec<RwLock<PrefetchedFile>>,
+    /// See [`outdated_images`].
+    outdated_images: Vec<(u64, u64)>,
     /// Looks for a program that has to be asked before a file is opened.
     opens: Mutex<DelayedOpens>,
 }
@@ -66,8 +68,8 @@ impl FileInUse<'_> {
 }
 
 impl<'a> Files<'a> {
-    /// The table of a profile's files, none of them open yet.
-    pub fn new(profile: &'a Profile) -> Self {
+    /// The table of a profile's files, none of them open yet; `devices` are the profile's.
+    pub fn new(profile: &'a Profile, devices: &[Result<OpenDevice, Skipped>]) -> Self {
         let mut states: Vec<RwLock<PrefetchedFile>> = Vec::new();
         states.resize_with(profile.files.len(), RwLock::default);
         for (index, entry) in profile.entries.iter().enumerate() {
@@ -79,6 +81,7 @@ impl<'a> Files<'a> {
         Files {
             table: &profile.files,
             states,
+            outdated_images: outdated_images(devices),
             opens: Mutex::default(),
         }
     }
@@ -125,9 +128,14 @@ impl<'a> Files<'a> {
         }
         let is_errno = |error: &io::Error, errno| Errno::from_io_error(error) == Some(errno);
         let begun = Instant::now();
-        let opened = open(learned, device);
+        let open = || match self.is_outdated(learned, device) {
+            true => Err(Errno::STALE.into()),
+            // No other inode gets the same number and generation.
+            false => open_known_file(&device.mount, learned),
+        };
+        let opened = open();
         if opened.is_ok() && self.opens().asks_again(begun.elapsed()) {
-            let (again, time) = OpenTime::of(|| open(learned, device));
+            let (again, time) = OpenTime::of(open);
             if again.is_ok() {
                 self.opens().opened_again(&time);
             }
@@ -137,7 +145,7 @@ impl<'a> Files<'a> {
                 return Err(error);
             }
             self.close_unused();
-            open(learned, device)
+            open()
         });
         state.opened = Some(match opened {
             Ok(found) => {
@@ -151,6 +159,11 @@ impl<'a> Files<'a> {
             }
             Err(_) => Err(Skipped::Refused),
         });
+    }
+
+    /// Whether an update has put another file system in the place of that in which a file lies, or whose image it is.
+    fn is_outdated(&self, file: &File, device: &OpenDevice) -> bool {
+        device.is_outdated || self.outdated_images.contains(&(device.dev, file.ino))
     }
 
     /// Closes all files that no thread uses at the moment.
@@ -189,10 +202,68 @@ impl<'a> Files<'a> {
     }
 }
 
-/// Opens the inode that was learned as a regular file: no other gets the same number and generation.
-fn open(file: &File, device: &OpenDevice) -> io::Result<CachedFile> {
-    if device.is_outdated {
-        return Err(Errno::STALE.into());
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use rustix::fs::{OFlags, major, minor};
+
+    use super::*;
+    use crate::fs::mounts::{MountTable, OpenMount};
+    use crate::profile::generate::sample;
+
+    #[test]
+    fn neither_what_is_inside_of_an_outdated_image_nor_the_image_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        fs::write(&path, "content").unwrap();
+        let image = fs::metadata(&path).unwrap();
+        let (major, minor) = (major(image.dev()), minor(image.dev()));
+        // Its files have no generations, which not every file system that this may run on has.
+        let line = format!("1 0 {major}:{minor} / / rw - erofs none rw\n");
+        let mounts = MountTable::parse(line.as_bytes());
+        let device = |image, is_outdated| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let fd = rustix::fs::open(dir.path(), flags, rustix::fs::Mode::empty()).unwrap();
+            let mount = mounts.mounts()[0].clone();
+            Ok(OpenDevice {
+                dev: mount.dev,
+                below: 0,
+                mount: OpenMount { mount, fd },
+                node: None,
+                image,
+                is_outdated,
+                readahead_limit: 0,
+            })
+        };
+        let mut profile = sample("/usr/bin/app");
+        profile.files = vec![File {
+            device: 0,
+            ino: image.ino(),
+            generation: 0,
+            size: image.size(),
+            mtime_ns: image.mtime() * 1_000_000_000 + image.mtime_nsec(),
+            path: Some(b"/image".to_vec()),
+        }];
+        let inode = (image.dev(), image.ino());
+        for (inside, is_gone) in [
+            (device(Some(inode), false), false),
+            (device(Some((inode.0, inode.1 + 1)), true), false),
+            (device(None, true), false),
+            (device(Some(inode), true), true),
+        ] {
+            let devices = [device(None, false), inside];
+            let files = Files::new(&profile, &devices);
+            let found = files.get(0, devices[0].as_ref().unwrap());
+            let expected = if is_gone { Err(Skipped::Gone) } else { Ok(1) };
+            assert_eq!(found.opened().map(|(_, pages)| pages), expected);
+            drop(found);
+            assert_eq!(files.stale(), u64::from(is_gone));
+        }
+        let devices = [device(None, true)];
+        let files = Files::new(&profile, &devices);
+        let found = files.get(0, devices[0].as_ref().unwrap());
+        assert_eq!(found.opened().err(), Some(Skipped::Gone));
     }
-    open_known_file(&device.mount, file)
 }

@@ -90,7 +90,7 @@ impl<'a, R: FnMut(u64) -> Option<ScheduleEnd>> ScheduleReader<'a, R> {
         ScheduleReader {
             entries: &profile.entries,
             devices,
-            files: Files::new(profile),
+            files: Files::new(profile, devices),
             requests,
             progress: Mutex::new(ReadProgress {
                 next: 0,

@@ -301,11 +301,12 @@ fn do_steps<R: FnMut(u64) -> Option<ScheduleEnd> + Send>(
         ScheduledOperations::new(&profile.operations, reader.devices, reader.requests.stop);
     let threads = HelpingThreads::default();
     let askers = OPERATION_THREADS.min(profile.operations.len());
+    let work = |number| match number < askers {
+        true => operations.carry_out(|| reader.is_cut_short()),
+        false => reader.read(),
+    };
     thread::scope(|scope| {
-        threads.start(scope, askers, notice, || {
-            operations.carry_out(|| reader.is_cut_short());
-        });
-        threads.start(scope, readers - 1, notice, || reader.read());
+        threads.start(scope, askers + readers - 1, notice, work);
         reader.read();
         let is_over = || reader.is_cut_short();
         let given_up = threads.wait(|| operations.taken() + reader.taken(), is_over);

@@ -2,6 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+unsafe extern "C" {
+    /// tzset(3), which libc lacks.
+    fn tzset();
+}
+
 /// The time of day in seconds since the epoch; 0 if the clock is set to a time before it.
 pub fn now_s() -> u64 {
     epoch_s(SystemTime::now())
@@ -18,6 +23,9 @@ pub fn utc_offset_s() -> i32 {
     let now = libc::time_t::try_from(now_s()).unwrap_or(0);
     // SAFETY: all fields are numbers, or a pointer that is not used.
     let mut local: libc::tm = unsafe { std::mem::zeroed() };
+    // Once it is known, localtime_r(3) alone keeps the zone for ever, and laptops travel.
+    // SAFETY: takes nothing, and locks what it changes. No thread of this program changes its environment.
+    unsafe { tzset() };
     // SAFETY: both structures live through the call. No thread of this program changes its environment.
     let found = unsafe { libc::localtime_r(&raw const now, &raw mut local) };
     match found.is_null() {

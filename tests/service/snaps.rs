@@ -1,12 +1,14 @@
 //! A snap, as its desktop entry and its command start it: `/snap/bin/NAME` is a link to a launcher, which gives the app
 //! mounts of its own, with a base for its root, in which squashfs images lie where the system has them.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use paralfetch::model::{Place, Profile};
+use paralfetch::fs::residency::cached;
+use paralfetch::model::{PAGE_SIZE, Place, Profile};
 use paralfetch::profile::Store;
 
 use crate::file_systems::AS_SNAPS;
@@ -165,6 +167,14 @@ fn pages_of(profile: &Profile, (_, image): &(Mounted, LoopFs)) -> (u64, u64) {
     pages
 }
 
+/// Pages of an image's file that are cached.
+fn cached_pages(image: &LoopFs) -> u64 {
+    let file = File::open(image.file()).unwrap();
+    let pages = 0..file.metadata().unwrap().len().div_ceil(PAGE_SIZE);
+    let found = cached(file.as_fd(), &pages).unwrap();
+    found.iter().map(|range| range.end - range.start).sum()
+}
+
 fn set_up_snaps() -> Option<(Image, Snaps, Turn)> {
     let (image, turn) = set_up()?;
     Some((image, Snaps::install(), turn))
@@ -191,6 +201,7 @@ fn a_snap_is_learned_and_prefetched_and_after_an_update_the_new_revision_is() {
     snaps.update(2);
     let mut service = image.start();
     launch(&mut service, by_entry());
+    assert_eq!(cached_pages(&snaps.revisions[1].1), 0, "the old image");
     service.line(&["obsolete entries were replaced or removed"]);
     learn(&mut service, by_entry());
     service.stop();
