@@ -2,7 +2,7 @@
 
 use super::cached_profile::{CachedProfile, CachedProfiles, KnownProfiles};
 use super::config::WritesConfig;
-use super::control::{Answer, ControlCall, Reply};
+use super::control::{Answer, AskedPhase, ControlCall, Reply};
 use super::located_executables::LocatedExecutables;
 use super::missed::{EndedLaunch, Missed};
 use super::probe_round::ProbesEnded;
@@ -14,7 +14,6 @@ use super::watchlist::FoundEntries;
 use crate::kernel::{AttachedPrograms, LaunchPrograms};
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
-use crate::policy::PhaseRequest;
 use crate::shield::Shield;
 
 /// A message to the event loop.
@@ -83,10 +82,6 @@ pub enum Message {
 pub struct AskedFor {
     /// The record that the app would have.
     pub new: Answer<Record>,
-    /// Whose app it is to be; `None`: all users'.
-    pub user: Option<u32>,
-    pub is_administrator: bool,
-    pub request: PhaseRequest,
-    /// Takes the answer to the call.
+    pub asked: AskedPhase,
     pub reply: Reply<String>,
 }
