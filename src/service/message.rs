@@ -4,7 +4,7 @@ use super::cached_profile::{CachedProfile, CachedProfiles, KnownProfiles};
 use super::config::WritesConfig;
 use super::control::{Answer, AskedPhase, ControlCall, Reply};
 use super::located_executables::LocatedExecutables;
-use super::missed::{EndedLaunch, Missed};
+use super::missed::LaunchResult;
 use super::probe_round::ProbesEnded;
 use super::profile_jobs::ProfileNews;
 use super::registry::Record;
@@ -26,10 +26,10 @@ pub enum Message {
         /// The profile that it has, ready to be prefetched.
         cached: Option<Box<Result<CachedProfile, String>>>,
     },
-    /// What a launch that is over read itself because its profile does not hold it; `None` if that cannot be told.
+    /// What a launch that is over read itself, and what of that its profile does not hold; `None` if that cannot be told.
     Missed {
-        launch: Box<EndedLaunch>,
-        missed: Option<Missed>,
+        launch: Box<LaunchResult>,
+        missed: Option<MissedReads>,
     },
     /// What an app whose launch is over has read later, and its profile does not hold.
     ReadLate { app: UserApp, missed: MissedReads },
