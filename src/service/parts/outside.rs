@@ -47,7 +47,7 @@ impl Parts {
             let name = announced.name.clone();
             let record = Record::new(key.clone(), name, Added::Announced, Marks::default());
             // Any user may announce any name.
-            if !self.manage_announced(record) {
+            if !self.manage(record) {
                 tracing::debug!(app = key.id, uid = key.uid, "announced, and not managed");
                 // One warning for all names that a user may think of.
                 self.warn(format!(
@@ -57,6 +57,8 @@ impl Parts {
                 ));
                 return None;
             }
+            // The app is learned if a recorder can be made ready in time, or else at its next launch.
+            self.refresh_watch();
         }
         match self.kernel.adopt(announced.pid, announced.uid) {
             Ok(Some(launch)) => {
@@ -99,16 +101,6 @@ impl Parts {
             self.refresh_watch();
         }
         Some(policy)
-    }
-
-    /// Manages an app that was announced; false if there are too many.
-    fn manage_announced(&mut self, record: Record) -> bool {
-        if !self.manage(record) {
-            return false;
-        }
-        // The app is learned if a recorder can be made ready in time, or else at its next launch.
-        self.refresh_watch();
-        true
     }
 }
 
