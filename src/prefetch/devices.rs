@@ -40,8 +40,8 @@ const BEFORE_LAUNCH: u64 = 256 << 10;
 const DEFAULT_READAHEAD: u64 = 128 << 10;
 
 impl OpenDevice {
-    /// The same before a launch: not if one of its drives, whole disks, is in `asleep` or was put to sleep by the kernel;
-    /// and in small pieces.
+    /// Opens the device before a launch, to be read in small pieces: not if one of its drives, whole disks, is in `asleep` or
+    /// was put to sleep by the kernel.
     ///
     /// # Errors
     /// As [`OpenDevice::open`].

@@ -50,7 +50,7 @@ pub struct LaunchStart {
     pub limits: LaunchLimits,
     /// When it was seen first.
     pub begun: Clocks,
-    /// The same by the time of day.
+    /// When it was seen first, by the time of day.
     pub began: SystemTime,
 }
 
@@ -110,7 +110,7 @@ impl Launches {
         self.followed.contains_key(&launch)
     }
 
-    /// Those of these launches that nothing will end: their beginning was not reported.
+    /// The ones of these launches that nothing will end: their beginning was not reported.
     pub fn unknown(&self, launches: impl Iterator<Item = u64>) -> Vec<u64> {
         let is_known = |launch| self.follows(launch) || self.pending.contains(launch);
         launches.filter(|&launch| !is_known(launch)).collect()

@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// worker up to some ten milliseconds; root may call as often as it likes.
 const CALLS: (u32, Duration) = (100, Duration::from_millis(100));
 
-/// The same for changes: some look through all .desktop entries, or for all executables.
+/// Changes that a user may make, likewise: some look through all .desktop entries, or for all executables.
 const CHANGES: (u32, Duration) = (20, Duration::from_secs(1));
 
 /// What a call does to the service's state.
