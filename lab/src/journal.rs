@@ -33,7 +33,7 @@ pub fn read(directory: &Path) -> Result<Records> {
 /// The records of a file.
 #[derive(Debug, Default, PartialEq)]
 pub struct Records {
-    /// Those of whole lines.
+    /// Records of whole lines.
     pub whole: Vec<Record>,
     /// Number of the last line, if an interruption has cut it off.
     pub cut: Option<usize>,

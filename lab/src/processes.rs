@@ -13,7 +13,7 @@ struct Stat {
     parent: u32,
     /// In user mode, of the process and of its children that have ended and were waited for, in clock ticks.
     user: u64,
-    /// The same in the kernel.
+    /// Processor time of theirs in the kernel.
     system: u64,
 }
 

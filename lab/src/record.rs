@@ -188,7 +188,7 @@ pub struct Required {
     pub missing_metadata: u64,
     /// Regular files.
     pub files: u64,
-    /// Those that were mapped; `None` where the kernel does not tell.
+    /// Files that were mapped; `None` where the kernel does not tell.
     pub mapped_files: Option<u64>,
 }
 
@@ -289,7 +289,7 @@ pub struct Launch {
     pub prefetch_bytes: u64,
     /// Processor time of the launch tree, in seconds.
     pub cpu: f64,
-    /// The same with context switches, and of the prefetcher, from the start until the launch is over; `None` where the
+    /// Processor time and context switches, also of the prefetcher, from the start to the launch's end; `None` where the
     /// kernel does not tell, and in records from before that was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
@@ -313,7 +313,7 @@ pub struct Launch {
 pub struct Effort {
     /// Of the launch tree in user mode, helpers over the bus included, by clock ticks of mostly 10 ms.
     pub user: f64,
-    /// The same in the kernel.
+    /// Of the launch tree in the kernel.
     pub system: f64,
     /// Of the launch tree in both, without these helpers, by the scheduler's clock.
     pub app: f64,
@@ -321,7 +321,7 @@ pub struct Effort {
     pub switches: u64,
     /// Processor time of the threads that prefetch in the laboratory's process.
     pub prefetch: f64,
-    /// Their context switches.
+    /// Context switches of these threads.
     pub prefetch_switches: u64,
 }
 
@@ -380,7 +380,7 @@ pub struct Operation {
     pub name: String,
     /// Calls.
     pub count: u64,
-    /// Their mean, in milliseconds.
+    /// Mean of the calls, in milliseconds.
     pub mean_ms: f64,
     /// The median, in milliseconds.
     pub p50_ms: f64,
@@ -399,7 +399,7 @@ pub struct Waited {
     pub cause: String,
     /// Waits.
     pub count: u64,
-    /// Their sum, in milliseconds.
+    /// Sum of the waits, in milliseconds.
     pub total_ms: f64,
     /// The longest, in milliseconds.
     pub worst_ms: f64,

@@ -40,7 +40,7 @@ pub struct CommandLinks {
 }
 
 impl CommandLinks {
-    /// Those in the directories of `path`, separated by colons. `find` says where a link ends, if that may be looked up. Opens
+    /// The links in the directories of `path`, separated by colons. `find` says where a link ends, if that may be looked up. Opens
     /// no file. What cannot be read has no links.
     pub fn read(path: &OsStr, find: impl Fn(&Path) -> Option<PathBuf>) -> Self {
         let mut links = CommandLinks::default();

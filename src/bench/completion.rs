@@ -16,7 +16,7 @@ use crate::model::{PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
 pub struct FoundCompletion {
     /// Pages of the file.
     pub span: Span,
-    /// The same on the disk.
+    /// The pages as a block of the disk.
     pub on_disk: CompletionBlock,
     file: OwnedFd,
 }

@@ -29,7 +29,7 @@ pub fn id_of_entry(named: &OsStr) -> Result<Option<OsString>, Failure> {
     id_in(named, &menus.collect::<Vec<_>>(), &search)
 }
 
-/// The same with the directories of the menus, and those that commands are looked up in.
+/// As [`id_of_entry`], with the directories of the menus, and those that commands are looked up in.
 fn id_in(named: &OsStr, menus: &[PathBuf], search: &OsStr) -> Result<Option<OsString>, Failure> {
     let is_path = named.as_bytes().contains(&b'/');
     let file = Path::new(named);

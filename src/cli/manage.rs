@@ -76,7 +76,7 @@ fn what_comes(app: Option<&AppState>, request: PhaseRequest) -> String {
     what.to_owned()
 }
 
-/// The same for people who have clicked, and know no phases.
+/// The answer for people who have clicked, and know no phases.
 fn notification(answer: Result<&str, &Failure>, request: PhaseRequest) -> Notification {
     let id = match answer {
         Ok(id) => id,

@@ -43,7 +43,7 @@ pub fn ask<T>(
     )))
 }
 
-/// The same; `None` if it knows no such app.
+/// As [`ask`]; `None` if it knows no such app.
 pub fn ask_if_known<T>(
     service: &ServiceAccess,
     user: Option<u32>,

@@ -22,7 +22,7 @@ pub struct NotifiedApps {
 }
 
 impl NotifiedApps {
-    /// Those of the user who runs this program. Of a file that cannot be used nothing is known: then he is notified
+    /// The apps of the user who runs this program. Of a file that cannot be used nothing is known: then he is notified
     /// again.
     pub fn load() -> Result<Self, Failure> {
         let directory = xdg::state().ok_or_else(|| {

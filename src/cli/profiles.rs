@@ -331,7 +331,7 @@ pub fn write_out(text: &str) -> Result<(), Failure> {
     write_while_read(text).map(|_| ())
 }
 
-/// The same for a command that goes on writing; false if nobody reads any more.
+/// Writes as [`write_out`], for a command that goes on writing; false if nobody reads any more.
 pub fn write_while_read(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -31,7 +31,7 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Makes it, as [`output_file::create`] does.
+    /// Makes the file, as [`output_file::create`] does.
     pub fn create(path: &Path) -> Result<Self, String> {
         let file = output_file::create(path).map_err(|error| Self::cannot_write(path, &error))?;
         let path = path.to_owned();

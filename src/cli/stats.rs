@@ -154,7 +154,7 @@ pub struct SavedTime {
     pub launches: usize,
     /// What each of them saves, in microseconds; below 0 where prefetching costs time.
     pub each_us: i64,
-    /// The same in percent of a cold launch without prefetching.
+    /// What each saves, in percent of a cold launch without prefetching.
     pub percent: i32,
 }
 

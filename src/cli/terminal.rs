@@ -104,7 +104,7 @@ pub fn cut_start(text: &str, columns: usize) -> String {
     std::iter::once('…').chain(end).collect()
 }
 
-/// The same behind so many columns of a line that is to fit into `columns`, where these are bounded and leave any room.
+/// The end of a text behind `before` columns of a line that is to fit into `columns`, where they are bounded and leave room.
 pub fn cut_behind(text: &str, before: usize, columns: Option<usize>) -> String {
     let room = columns.and_then(|columns| columns.checked_sub(before));
     match room.filter(|room| *room > 0) {

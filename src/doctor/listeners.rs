@@ -43,7 +43,7 @@ struct FanotifyListener {
     mask: u64,
 }
 
-/// Those that there are.
+/// The listeners that there are.
 pub fn permission_listeners() -> AbilityCheck {
     const NAME: &str = "permission events";
     if !rustix::process::geteuid().is_root() {

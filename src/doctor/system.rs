@@ -96,7 +96,7 @@ pub fn drive_costs(state_dir: &Path) -> Vec<AbilityCheck> {
 /// What is said where the mount table shows none that holds apps.
 const NONE_FOUND: &str = "none was found below /usr, /opt, /home and the like";
 
-/// Those that are supported, and those that are not.
+/// The file systems that are supported, and those that are not.
 fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
     let left_out = found.left_out();
     [

@@ -103,7 +103,7 @@ impl MeasuredDrives {
         Ok(serde_json::to_string_pretty(&file)? + "\n")
     }
 
-    /// Those of a state directory; none if nothing was measured yet.
+    /// The drives of a state directory; none if nothing was measured yet.
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or another user could have made or changed it.

@@ -44,7 +44,7 @@ impl Sysfs {
 }
 
 impl SpinningDisks {
-    /// Those of the disks that may stand still: since `before` they have answered nothing.
+    /// The disks that may stand still: since `before` they have answered nothing.
     pub fn idle_since(&self, before: &SpinningDisks) -> Vec<u64> {
         let is_idle = |(dev, reads): &&(u64, u64)| {
             let earlier = before.0.iter().find(|(other, _)| other == dev);

@@ -18,7 +18,7 @@ const APP_DIRS: [&str; 6] = [
     "/nix/store",
 ];
 
-/// One of them that is supported.
+/// A file system of apps that is supported.
 #[derive(Debug)]
 struct SupportedFs {
     /// The block device that it is on.
@@ -37,7 +37,7 @@ pub struct AppFileSystems {
 }
 
 impl AppFileSystems {
-    /// Those of this system.
+    /// The file systems of this system.
     pub fn of_system(table: &MountTable) -> Self {
         let dirs = APP_DIRS.iter().filter_map(|dir| {
             let dir = Path::new(dir);
@@ -104,7 +104,7 @@ impl AppFileSystems {
         self.supported.keys().map(|&(_, dev)| dev).collect()
     }
 
-    /// Those of them of certain kinds.
+    /// The devices with file systems of certain kinds.
     pub fn devices_of(&self, is_meant: impl Fn(FsKind) -> bool) -> Vec<u64> {
         let meant = self.supported.keys().filter(|(kind, _)| is_meant(*kind));
         meant.map(|&(_, dev)| dev).collect()

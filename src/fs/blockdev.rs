@@ -86,7 +86,7 @@ pub fn of_file_system(dev: u64, mount: Option<&Mount>) -> u64 {
     }
 }
 
-/// The same of a file system of the mount table. Of a btrfs on several devices, it is the one that was named at its mount.
+/// The block device below a file system of the mount table; below a btrfs on several, the one that was named at its mount.
 pub fn below(dev: u64, mounts: &MountTable) -> u64 {
     of_file_system(dev, mounts.of_device(dev).next())
 }

@@ -68,7 +68,7 @@ const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 /// extent may reach beyond the range.
 ///
 /// # Errors
-/// Those of ioctl(2): `EOPNOTSUPP` where the file system does not support it.
+/// The errors of ioctl(2): `EOPNOTSUPP` where the file system does not support it.
 pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<Vec<FileExtent>> {
     let mut found = Vec::new();
     let mut start = first_page.saturating_mul(PAGE_SIZE);
@@ -128,7 +128,7 @@ pub fn pieces(pages: Range<u64>, extents: &[FileExtent]) -> Vec<(Range<u64>, u64
     found
 }
 
-/// The same for a file whose file system is not asked where it lies. Such files are ordered one after the other by their
+/// A place for a file whose file system is not asked where it lies. Such files are ordered one after the other by their
 /// numbers (in a file table), and each has room for 2³² sectors, so that its pages are consecutive.
 pub fn place_by_file(file: u32, pages: Range<u64>) -> (Range<u64>, u64) {
     let start = u64::from(file) << 32;

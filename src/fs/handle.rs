@@ -21,7 +21,7 @@ pub const COARSE_CLOCK_NS: i64 = 10_000_000;
 /// The kernel's `enum fid_type`: a 32-bit inode number and a 32-bit generation.
 const FILEID_INO32_GEN: c_int = 1;
 
-/// The same with `XFS_FILEID_TYPE_64FLAG`: the inode number has 64 bits.
+/// As [`FILEID_INO32_GEN`], with `XFS_FILEID_TYPE_64FLAG`: the inode number has 64 bits.
 const XFS_FILEID_INO64_GEN: c_int = 0x81;
 
 /// `FS_IOC_GETVERSION`, `_IOR('v', 1, long)`.
@@ -245,7 +245,7 @@ pub(crate) fn below_root<'a>(mount: &OpenMount, path: &'a [u8]) -> Option<&'a [u
 /// Generation of an open file's inode. With the inode number it identifies this very file.
 ///
 /// # Errors
-/// Those of ioctl(2): `ENOTTY` where the file system has no generations.
+/// The errors of ioctl(2): `ENOTTY` where the file system has no generations.
 pub fn inode_generation(file: &OwnedFd) -> io::Result<u32> {
     // The kernel writes an int, whatever the request's number says.
     let mut generation: c_int = 0;
@@ -260,7 +260,7 @@ pub fn inode_generation(file: &OwnedFd) -> io::Result<u32> {
 /// and then no file has a path.
 ///
 /// # Errors
-/// Those of openat2(2).
+/// The errors of openat2(2).
 pub fn check_paths() -> io::Result<()> {
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     beneath(&root, ".")?;

@@ -45,19 +45,19 @@ impl LocalFile {
         Self::find_through(path, mounts, |_| true)
     }
 
-    /// The same through directories in which the administrator alone decides what a name leads to: in those with a sticky
+    /// Finds a file through directories in which the administrator alone decides what a name leads to: in those with a sticky
     /// bit, such as /tmp, others may add names and not change his. Where a user decides, nothing is looked up.
     ///
     /// # Errors
-    /// Those of [`LocalFile::find_through`].
+    /// The errors of [`LocalFile::find_through`].
     pub fn find_trusted(path: &Path, mounts: &MountTable) -> io::Result<LocalFile> {
         Self::find_through(path, mounts, is_administrators)
     }
 
-    /// The same through directories that `may_pass` alone.
+    /// Finds a file through directories that `may_pass` alone.
     ///
     /// # Errors
-    /// Those of [`LocalFile::find`], and `PermissionDenied` with its name for a directory that may not be passed.
+    /// The errors of [`LocalFile::find`], and `PermissionDenied` with its name for a directory that may not be passed.
     pub fn find_through(
         path: &Path,
         mounts: &MountTable,

@@ -42,7 +42,7 @@ impl MountTable {
     /// Reads `/proc/self/mountinfo`.
     ///
     /// # Errors
-    /// Those of reading the file, such as when /proc is not mounted.
+    /// The errors of reading the file, such as when /proc is not mounted.
     pub fn read() -> io::Result<Self> {
         let table = Self::parse(&virtual_file::read("/proc/self/mountinfo")?);
         Ok(table.with_subvolumes())
@@ -190,7 +190,7 @@ impl MountTable {
         Ok(OpenMount { mount, fd })
     }
 
-    /// The same with O_PATH, which reads nothing.
+    /// Opens the root as [`MountTable::open`], with O_PATH, which reads nothing.
     fn reach(&self, mount: &Mount, may_ask: impl Fn(&OpenNode) -> bool) -> io::Result<OwnedFd> {
         let (at, node) = self.reach_mount(mount, may_ask)?;
         if node.dev != mount.dev {

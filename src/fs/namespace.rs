@@ -20,7 +20,7 @@ const MOST_TABLE_BYTES: u64 = 16 << 20;
 /// The mount table of another mount namespace, and the mounts with these numbers, opened.
 ///
 /// # Errors
-/// Those of setns(2), such as `EPERM` without CAP_SYS_ADMIN, and of reading the table.
+/// The errors of setns(2), such as `EPERM` without CAP_SYS_ADMIN, and of reading the table.
 pub fn open_in(
     namespace: BorrowedFd<'_>,
     wanted: &BTreeSet<u32>,

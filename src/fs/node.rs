@@ -34,7 +34,7 @@ impl OpenNode {
     /// Examines an open node.
     ///
     /// # Errors
-    /// Those of statx(2).
+    /// The errors of statx(2).
     pub fn of(fd: &OwnedFd) -> io::Result<OpenNode> {
         // linux/stat.h; not among rustix's flags.
         const AT_STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);

@@ -150,7 +150,7 @@ mod tests {
 
     const UUID: [u8; 16] = *b"of both of them.";
 
-    /// Those of a profile.
+    /// The devices of a profile.
     fn devices(second: [u8; 16]) -> [Device; 2] {
         [(7, UUID), (8, second)].map(|(dev, fs_uuid)| Device {
             dev,

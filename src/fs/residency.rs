@@ -12,11 +12,11 @@ use crate::model::PAGE_SIZE;
 /// Most system pages asked about in one call. Bounds the answer's memory to 1 MiB.
 const CHUNK: u64 = 1 << 20;
 
-/// Those of the given 4 KiB pages that are cached, in file order. Pages past the file's end are never cached.
+/// The given 4 KiB pages that are cached, in file order. Pages past the file's end are never cached.
 /// The file is mapped without access rights, and no page of it is touched.
 ///
 /// # Errors
-/// Those of mmap(2) and mincore(2). The caller must own the file or be privileged: for others,
+/// The errors of mmap(2) and mincore(2). The caller must own the file or be privileged: for others,
 /// mincore(2) reports every page as cached.
 pub fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
     // On kernels with larger pages, several 4 KiB pages are cached as one.

@@ -21,7 +21,7 @@ const WITHIN: ResolveFlags = ResolveFlags::BENEATH
 /// file system.
 ///
 /// # Errors
-/// Those of openat2(2): `ELOOP` at a link, `EXDEV` at a mount point or above `directory`.
+/// The errors of openat2(2): `ELOOP` at a link, `EXDEV` at a mount point or above `directory`.
 pub(crate) fn beneath(
     directory: impl AsFd,
     relative: impl rustix::path::Arg,
@@ -47,7 +47,7 @@ pub(crate) fn directory_beneath(
 /// which is not opened. `flags` are further ones of open(2).
 ///
 /// # Errors
-/// Those of open(2).
+/// The errors of open(2).
 pub(crate) fn regular(
     found: &OwnedFd,
     flags: OFlags,
@@ -63,7 +63,7 @@ pub(crate) fn regular(
 /// (`st_rdev`), which is not opened.
 ///
 /// # Errors
-/// Those of open(2).
+/// The errors of open(2).
 pub(crate) fn block_device(node: &Path, dev: u64) -> rustix::io::Result<Option<OwnedFd>> {
     let found = open(node, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let stat = fstat(&found)?;

@@ -88,7 +88,7 @@ struct BtrfsLookUp {
 /// Number of the subvolume of btrfs that an open file or directory belongs to.
 ///
 /// # Errors
-/// Those of ioctl(2): `ENOTTY` on other file systems.
+/// The errors of ioctl(2): `ENOTTY` on other file systems.
 pub fn subvolume(file: BorrowedFd<'_>) -> io::Result<u64> {
     let mut found = BtrfsLookUp {
         subvolume: 0,
@@ -120,7 +120,7 @@ fn image_id(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
 /// does not change.
 ///
 /// # Errors
-/// Those of ioctl(2): `ENOTTY` on other file systems without a UUID, or that the kernel does not tell it of.
+/// The errors of ioctl(2): `ENOTTY` on other file systems without a UUID, or that the kernel does not tell it of.
 pub fn fs_uuid(root: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
     let found = uuid_of(root);
     let is_known = found.as_ref().is_ok_and(|uuid| *uuid != [0; 16]);

@@ -23,7 +23,7 @@ pub struct VisibleNames<'a> {
 }
 
 impl<'a> VisibleNames<'a> {
-    /// Those of a user, by this mount table.
+    /// The names that a user may know, by this mount table.
     pub fn new(uid: u32, mounts: &'a MountTable) -> Self {
         VisibleNames {
             uid,

@@ -4,36 +4,25 @@ use std::collections::HashMap;
 
 use super::known_files::KnownFiles;
 use super::misses::FileLookUp;
-use crate::model::{InodeId, MissKind, MissedRequests, OwnRead};
+use crate::model::{InodeId, MissKind, OwnRead};
 
-/// Reads of an app that its profile lacks, each with its kind.
-pub struct LackedReads(Vec<(OwnRead, MissKind)>);
+/// The reads that the profile lacks, each with its kind.
+pub fn lacked(
+    mut reads: Vec<OwnRead>,
+    known: &KnownFiles<'_>,
+    system: &mut dyn FileLookUp,
+) -> Vec<(OwnRead, MissKind)> {
+    reads.retain(|read| !known.holds(read));
+    let kinds = miss_kinds(&reads, known, system);
+    reads.into_iter().zip(kinds).collect()
+}
 
-impl LackedReads {
-    /// Those of these reads that the profile lacks.
-    pub fn among(
-        mut reads: Vec<OwnRead>,
-        known: &KnownFiles<'_>,
-        system: &mut dyn FileLookUp,
-    ) -> Self {
-        reads.retain(|read| !known.holds(read));
-        let kinds = miss_kinds(&reads, known, system);
-        LackedReads(reads.into_iter().zip(kinds).collect())
-    }
-
-    /// How many of those that count are of which kind.
-    pub fn requests(&self, counts: impl Fn(&OwnRead) -> bool) -> MissedRequests {
-        let counted = self.0.iter().filter(|(read, _)| counts(read));
-        MissedRequests::of(counted.map(|(_, kind)| *kind))
-    }
-
-    /// Those that could be read ahead, each with the index of its device in the profile's table.
-    pub fn readable(self, known: &KnownFiles<'_>) -> Vec<(u16, OwnRead)> {
-        let readable = self.0.into_iter();
-        let readable = readable.filter(|(_, kind)| *kind != MissKind::Unreadable);
-        let located = readable.filter_map(|(read, _)| Some((known.device(read.inode.dev)?, read)));
-        located.collect()
-    }
+/// The reads that could be read ahead, each with the index of its device in the profile's table.
+pub fn readable(lacked: Vec<(OwnRead, MissKind)>, known: &KnownFiles<'_>) -> Vec<(u16, OwnRead)> {
+    let readable = lacked.into_iter();
+    let readable = readable.filter(|(_, kind)| *kind != MissKind::Unreadable);
+    let located = readable.filter_map(|(read, _)| Some((known.device(read.inode.dev)?, read)));
+    located.collect()
 }
 
 /// The kind of each of these reads, which the profile lacks, in the same order.
@@ -218,11 +207,11 @@ mod tests {
             read(elsewhere(UNREADABLE), 0..1),
             read(elsewhere(ELSEWHERE), 0..1),
         ];
-        let lacked = LackedReads::among(reads.clone(), &known, &mut FakeDrives::default());
-        let requests = lacked.requests(|read| read.inode != elsewhere(ELSEWHERE));
-        assert_eq!((requests.once, requests.unreadable), (1, 1));
-        assert_eq!(requests.other_drive, 0, "it was not to count");
-        assert_eq!(lacked.readable(&known), [(0, reads[1].clone())]);
+        let lacked = lacked(reads.clone(), &known, &mut FakeDrives::default());
+        let kinds: Vec<MissKind> = lacked.iter().map(|(_, kind)| *kind).collect();
+        use MissKind::*;
+        assert_eq!(kinds, [Once, Unreadable, OtherDrive]);
+        assert_eq!(readable(lacked, &known), [(0, reads[1].clone())]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! [`misses()`] is a plain function of what was traced, the profile, and what the prefetch did. Its questions
 //! to the system go through one trait, [`FileLookUp`], which [`LiveSystem`] implements. [`Recorder`] traces a
-//! launch for it. [`LackedReads`] tells which misses learning could mend.
+//! launch for it. [`lacked`] tells which misses learning could mend.
 
 mod known_files;
 mod miss_kinds;
@@ -11,7 +11,7 @@ mod recorder;
 mod system;
 
 pub use known_files::KnownFiles;
-pub use miss_kinds::LackedReads;
+pub use miss_kinds::{lacked, readable};
 pub use misses::{
     FileLookUp, FileNow, JudgedLaunch, Miss, MissReason, MissedPlace, Misses, PageFate,
     RequestCount, misses,

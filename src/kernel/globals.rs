@@ -62,7 +62,7 @@ impl Globals {
         word!(AtomicI64, self.0, live_launches)
     }
 
-    /// Those of them whose launch is over.
+    /// Slots whose launch is over.
     pub fn over_launches(&self) -> &AtomicI64 {
         word!(AtomicI64, self.0, over_launches)
     }

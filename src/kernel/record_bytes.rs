@@ -5,7 +5,7 @@ use super::skel::types::{pf_event, pf_launch_event, pf_own_read, pf_path};
 /// A type of the programs.
 ///
 /// # Safety
-/// It is plain integers, for which any bytes are a value.
+/// The type is plain integers, for which any bytes are a value.
 pub(super) unsafe trait Plain: Default {}
 
 // SAFETY: structs of `bpf/intf.h`, which has nothing but integers and arrays of them.

@@ -51,11 +51,11 @@ pub struct RecorderPool {
     hooks: Hooks,
     flags: u32,
     places: Mutex<[RecorderPlace; RECORDERS]>,
-    attached: Mutex<AttachedPrograms>,
+    attached: Mutex<RecorderLinks>,
     /// Whether a launch is expected: the programs that see pages are attached for that. Also readable while they are being
     /// attached.
     expects: AtomicBool,
-    /// Recorders that launches have claimed and that are not counted in [`AttachedPrograms::on`] yet.
+    /// Recorders that launches have claimed and that are not counted in [`RecorderLinks::on`] yet.
     claims: AtomicUsize,
 }
 
@@ -71,7 +71,7 @@ struct RecorderPlace {
 }
 
 #[derive(Default)]
-struct AttachedPrograms {
+struct RecorderLinks {
     /// Recorders that are on.
     on: usize,
     pages: Vec<OwnedFd>,
@@ -327,10 +327,7 @@ impl RecorderPool {
     }
 
     /// Attaches and detaches programs by what is needed after a change.
-    fn attach_as_needed(
-        &self,
-        change: impl FnOnce(&mut AttachedPrograms),
-    ) -> Result<(), TraceError> {
+    fn attach_as_needed(&self, change: impl FnOnce(&mut RecorderLinks)) -> Result<(), TraceError> {
         let mut attached = lock(&self.attached);
         change(&mut attached);
         let on = attached.on > 0;

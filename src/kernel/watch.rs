@@ -455,16 +455,16 @@ impl Watch {
 /// them waits for a grace period of RCU tasks, which takes tenths of a second while programs compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchPrograms {
-    /// They count waits for the drive, and run at every context switch of the system.
+    /// Programs that count waits for the drive, and run at every context switch of the system.
     Waits,
-    /// They see when completion pages are used, and run at every read and page fault of the system.
+    /// Programs that see when completion pages are used, and run at every read and page fault of the system.
     Completion,
 }
 
 /// Loaded programs of one kind.
 pub struct LoadedPrograms(Vec<OwnedFd>);
 
-/// They are attached until this is dropped.
+/// Programs that are attached until this is dropped.
 pub struct ProgramLinks {
     _links: Vec<OwnedFd>,
 }

@@ -100,7 +100,7 @@ fn is_late(used: Duration, last: Duration) -> bool {
 pub struct UsedPages(HashMap<(u64, u64), RangeSet>);
 
 impl UsedPages {
-    /// Those of a launch.
+    /// The pages that a launch used.
     pub fn of(accesses: &[Access]) -> Self {
         let mut used = UsedPages::default();
         for access in accesses.iter().filter(|access| is_use(access)) {

@@ -53,7 +53,7 @@ pub struct ImportPlace {
 pub struct ProfileFit {
     /// Files that are the same here, and how many there are.
     pub files: (u64, u64),
-    /// The same of the bytes that are read of them.
+    /// Bytes that are read of files that are the same here, and of all.
     pub bytes: (u64, u64),
     /// Why files do not fit, and how many for each reason.
     pub reasons: BTreeMap<String, u64>,

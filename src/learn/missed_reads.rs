@@ -29,7 +29,7 @@ pub struct MissedReads {
     pub reads: Vec<(u16, OwnRead)>,
     /// When the launch began: CLOCK_MONOTONIC, in nanoseconds.
     pub start_ns: u64,
-    /// The same by the file systems' clock.
+    /// When the launch began, by the file systems' clock.
     pub began: SystemTime,
     /// Whether the app made them after a pause, when the launch was over. A launch that is learned does not see such reads:
     /// it says nothing of the pages that have joined by them.

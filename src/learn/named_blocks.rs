@@ -31,7 +31,7 @@ pub(super) struct NamedBlocks<'a> {
     pub tree: &'a PublicTree<'a>,
     /// The pages, each with the time of its access in microseconds.
     pub wanted: BTreeMap<Page, u64>,
-    /// Those that opening and reading the launch's files needs.
+    /// Pages that opening and reading the launch's files needs.
     pub known: BTreeSet<Page>,
     /// Whether a path is not to be named.
     pub is_left_out: &'a dyn Fn(&str) -> bool,

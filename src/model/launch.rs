@@ -80,7 +80,7 @@ impl Default for LaunchLimits {
 }
 
 impl LaunchLimits {
-    /// The same for a launch that is learned, which has to be quiet for three times as long, at the same rate of reads: an app
+    /// The limits of a launch that is learned, which has to be quiet for three times as long, at the same rate of reads: it
     /// may compute for longer than one window before it reads the rest, and its profile would lack that for good. GIMP does for
     /// 2.1 s on a slow processor. Unchanged if the launch would have no time for that.
     pub fn for_lesson(self) -> LaunchLimits {

@@ -34,7 +34,7 @@ pub struct MissedRequests {
 }
 
 impl MissedRequests {
-    /// Those of these kinds.
+    /// Requests of these kinds.
     pub fn of(kinds: impl IntoIterator<Item = MissKind>) -> Self {
         let mut counted = MissedRequests::default();
         for kind in kinds {
@@ -59,12 +59,12 @@ impl MissedRequests {
         self
     }
 
-    /// Those that learning another launch would bring.
+    /// Requests that learning another launch would bring.
     pub fn learnable(&self) -> u64 {
         self.recurring.saturating_add(self.other_drive)
     }
 
-    /// Those that say something about the profile: all but [`MissedRequests::unreadable`], which none could hold.
+    /// Requests that say something about the profile: all but [`MissedRequests::unreadable`], which none could hold.
     pub fn counted(&self) -> u64 {
         let others = self.once.saturating_add(self.written);
         self.learnable().saturating_add(others)

@@ -153,7 +153,7 @@ impl DeviceParams {
         }
     }
 
-    /// The same for all devices.
+    /// One set of parameters for all devices.
     pub fn uniform(params: Params) -> Self {
         Self::new(&[], DriveClass::CommandQueuing, params)
     }

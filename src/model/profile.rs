@@ -121,9 +121,9 @@ pub const MOST_LEARNED_LAUNCHES: usize = 16;
 /// 4 KiB pages of file data in a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataPages {
-    /// All of them.
+    /// All pages.
     pub all: u64,
-    /// Those that only faults on other pages mapped.
+    /// Pages that only faults on other pages mapped.
     pub fault_around: u64,
 }
 

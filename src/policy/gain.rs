@@ -14,14 +14,14 @@ const WITHHELD_ONE_IN: u32 = 10;
 /// Prefetched cold launches that pay for one without.
 const PRICE: u32 = WITHHELD_ONE_IN - 1;
 
-/// The same where prefetching seems to gain nothing: then a launch without it loses nothing.
+/// The price where prefetching seems to gain nothing: then a launch without it loses nothing.
 const DOUBTED_PRICE: u32 = 1;
 
 /// Of the launches from which prefetching may be withheld, one in this many is chosen at random. A rhythm
 /// could coincide with the user's (the first launch after the boot is not like the others).
 const DRAW_ONE_IN: u64 = 4;
 
-/// The same where prefetching seems to gain nothing.
+/// The share where prefetching seems to gain nothing.
 const DOUBTED_DRAW_ONE_IN: u64 = 2;
 
 /// Prefetched launches, and launches without, that must be known before prefetching is judged. The latter are rare.
@@ -50,7 +50,7 @@ pub enum GainVerdict {
         /// Without.
         without_us: u64,
     },
-    /// They are not.
+    /// Launches are not faster with prefetching.
     DoesNotHelp {
         /// With prefetching.
         with_us: u64,
@@ -76,7 +76,7 @@ impl TypicalTimes {
         Some(signed(self.without_us?) - signed(self.with_us?))
     }
 
-    /// The same in percent of a launch without prefetching, rounded.
+    /// What prefetching saves, in percent of a launch without it, rounded.
     pub fn saved_percent(&self) -> Option<i32> {
         let without_us = self.without_us.filter(|&us| us > 0)?;
         let percent = self.saved_us()? as f64 * 100.0 / without_us as f64;
@@ -104,7 +104,7 @@ pub struct Gain {
     /// The last launches with prefetching, oldest first.
     #[serde(default)]
     with: Vec<TimedLaunch>,
-    /// Those without.
+    /// The last launches without prefetching.
     #[serde(default)]
     without: Vec<TimedLaunch>,
 }

@@ -49,8 +49,8 @@ pub fn outdated_images(devices: &[Result<OpenDevice, Skipped>]) -> Vec<(u64, u64
 }
 
 impl OpenDevice {
-    /// The same before a launch: not if one of its drives, whole disks, is in `asleep` or was put to sleep by the kernel;
-    /// and in small pieces.
+    /// Opens the device before a launch, to be read in small pieces: not if one of its drives, whole disks, is in `asleep` or
+    /// was put to sleep by the kernel.
     ///
     /// # Errors
     /// As [`OpenDevice::open`].

@@ -356,7 +356,7 @@ mod tests {
         (end, report)
     }
 
-    /// The same in this room, perhaps one request by one; returns how many calls were made, too.
+    /// Reads entries as [`read_metadata`] in this room, perhaps one request by one; returns how many calls were made, too.
     fn read_in(
         stop: bool,
         one_by_one: bool,

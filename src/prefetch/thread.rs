@@ -25,7 +25,7 @@ use crate::process::limited_reads;
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
 
-/// The same of one that reads before a launch.
+/// The name of a thread that reads before a launch.
 const BEFORE_LAUNCH_NAME: &str = "pf-warm-up";
 
 /// Threads that carry operations out: with twice as many, they take a tenth less time at best.

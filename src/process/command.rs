@@ -37,7 +37,7 @@ impl Command {
         Self::find_for(argv, root, User::invoking().as_ref())
     }
 
-    /// The same for a given user, or for ourselves.
+    /// Finds the program for a given user, or for ourselves.
     pub fn find_for(
         argv: &[OsString],
         root: Option<&Path>,

@@ -16,7 +16,7 @@ pub fn limited_reads(mounts: &MountTable, pid: i32) -> Option<PathBuf> {
     limited(cgroup.path(), cgroup.directory())
 }
 
-/// The same for the cgroup of this path in the hierarchy, and its directory. The root has no limit.
+/// The innermost limited cgroup from the one of this path and directory on. The root has no limit.
 fn limited(path: &Path, directory: &Path) -> Option<PathBuf> {
     let mut places = path.ancestors().zip(directory.ancestors());
     let found = places.find(|(path, directory)| path.parent().is_some() && is_limited(directory));

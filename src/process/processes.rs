@@ -78,7 +78,7 @@ pub fn parse_stat(stat: &[u8]) -> Option<TaskState> {
     })
 }
 
-/// Those of `processes` that descend from `ancestor`, without the `spared` and their descendants.
+/// The ones of `processes` that descend from `ancestor`, without the `spared` and their descendants.
 pub(super) fn descendants(
     processes: &[TaskState],
     ancestor: i32,

@@ -62,7 +62,7 @@ impl Inherited {
         Ok(self.mask.thread_set_mask()?)
     }
 
-    /// The same for a process about to execute another program, SIGPIPE included.
+    /// Puts the signals back in a process about to execute another program, SIGPIPE included.
     /// Async-signal-safe.
     pub fn restore_for_exec(&self) -> io::Result<()> {
         let pipe = if self.pipe_ignored {

@@ -56,10 +56,10 @@ pub struct SpawnError {
 /// The exit status that shells and env(1) give for a command that does not exist.
 pub(super) const NOT_FOUND: i32 = 127;
 
-/// The same for one that cannot be executed.
+/// The exit status for a command that cannot be executed.
 pub(super) const NOT_EXECUTABLE: i32 = 126;
 
-/// The same for what we, and not the command, could not do.
+/// The exit status for what we, and not the command, could not do.
 const OWN_FAILURE: i32 = 125;
 
 impl SpawnError {

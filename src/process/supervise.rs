@@ -36,7 +36,7 @@ const PASSED_ON: [c_int; 10] = [
     libc::SIGWINCH,
 ];
 
-/// Those of them that the kernel sends to whole process groups.
+/// Signals that the kernel sends to whole process groups.
 const FROM_TERMINAL: [c_int; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -46,7 +46,7 @@ const FROM_TERMINAL: [c_int; 6] = [
     libc::SIGWINCH,
 ];
 
-/// Those that ask a program to end.
+/// Signals that ask a program to end.
 const TO_END: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// An app that was started.

@@ -52,7 +52,7 @@ pub fn schedule(log: &[LogEntry], params: &Params) -> Vec<PrefetchEntry> {
     schedule_for(log, &DeviceParams::uniform(*params))
 }
 
-/// The same for drives of several classes, each with its own parameters. They merge by I/O distances that count the
+/// Pre-scheduling for drives of several classes, each with its own parameters. They merge by I/O distances that count the
 /// positions of all devices. Metadata of a class pass data of that class: drives have queues of their own, and
 /// another drive's metadata keep none of them filled. A sweep, where the main drive asks for one, is over all drives.
 pub fn schedule_for(log: &[LogEntry], params: &DeviceParams) -> Vec<PrefetchEntry> {

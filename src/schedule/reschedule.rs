@@ -40,7 +40,7 @@ pub struct Resequenced {
     pub unplaced: Vec<Span>,
 }
 
-/// The same entries with the metadata shifts of `params` in place of those that they have. `files` is the file table
+/// The entries with the metadata shifts of `params` in place of those that they have. `files` is the file table
 /// of their profile.
 ///
 /// `entries` are a schedule in prefetch order with the times of first access. Entries of one and the

@@ -252,7 +252,7 @@ impl Service {
             Message::DrivesProbed(ended) => self.parts.drives_probed(ended),
             Message::Located(found) => self.parts.executables_located(found),
             Message::Warning(warning) => self.parts.warn(warning),
-            Message::Control(call) => call(self),
+            Message::Control(call) => self.on_call(call),
             Message::AskedFor(asked) => self.answer(*asked),
         }
     }

@@ -14,9 +14,9 @@ pub const LISTENED_FOR: Duration = Duration::from_secs(10);
 pub const MOST: usize = 8;
 const MOST_OF_A_USER: usize = 4;
 
-/// A launch that is over and is listened to.
+/// A launch that is over.
 #[derive(Clone, Debug)]
-pub struct OverLaunch {
+pub struct EndedLaunch {
     /// The kernel side's number for it.
     pub number: u64,
     /// The app, and whose it is.
@@ -29,12 +29,12 @@ pub struct OverLaunch {
 
 /// The launches that are listened to, and until when.
 #[derive(Default)]
-pub struct LateReads(Vec<(OverLaunch, Instant)>);
+pub struct LateReads(Vec<(EndedLaunch, Instant)>);
 
 impl LateReads {
     /// Listens to a launch from now on. False if there is no room for it.
-    pub fn listen(&mut self, launch: OverLaunch, now: Instant) -> bool {
-        let of_user = |over: &&(OverLaunch, Instant)| over.0.key.uid == launch.key.uid;
+    pub fn listen(&mut self, launch: EndedLaunch, now: Instant) -> bool {
+        let of_user = |over: &&(EndedLaunch, Instant)| over.0.key.uid == launch.key.uid;
         let has_room =
             self.0.len() < MOST && self.0.iter().filter(of_user).count() < MOST_OF_A_USER;
         if has_room {
@@ -49,7 +49,7 @@ impl LateReads {
     }
 
     /// Listens to this launch no longer; `None` if it was not listened to.
-    pub fn take(&mut self, launch: u64) -> Option<OverLaunch> {
+    pub fn take(&mut self, launch: u64) -> Option<EndedLaunch> {
         let index = self.0.iter().position(|(over, _)| over.number == launch)?;
         Some(self.0.remove(index).0)
     }
@@ -71,8 +71,8 @@ impl LateReads {
 mod tests {
     use super::*;
 
-    fn launch(number: u64, uid: u32) -> OverLaunch {
-        OverLaunch {
+    fn launch(number: u64, uid: u32) -> EndedLaunch {
+        EndedLaunch {
             number,
             key: UserApp::new(uid, "/app"),
             start_ns: 0,

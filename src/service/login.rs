@@ -36,7 +36,7 @@ pub fn key(uid: u32) -> UserApp {
     UserApp::new(uid, ID)
 }
 
-/// The same as what its profile belongs to: no file is its executable.
+/// The logins of a user as what their profile belongs to: no file is their executable.
 pub fn app(uid: u32) -> App {
     App {
         uid,
@@ -96,7 +96,7 @@ pub struct SeatChanges {
 }
 
 impl Seats {
-    /// Those who are there now have logged in before.
+    /// The people who are there now have logged in before.
     pub fn new(people: People) -> Self {
         let seated = people.at_seats();
         Seats { people, seated }

@@ -2,9 +2,9 @@
 
 use super::cached_profile::{CachedProfile, CachedProfiles, KnownProfiles};
 use super::config::WritesConfig;
-use super::control::{Answer, ControlCall, Reply};
+use super::control::{Answer, AskedPhase, ControlCall, Reply};
 use super::located_executables::LocatedExecutables;
-use super::missed::{EndedLaunch, Missed};
+use super::missed::LaunchResult;
 use super::probe_round::ProbesEnded;
 use super::profile_jobs::ProfileNews;
 use super::registry::Record;
@@ -14,7 +14,6 @@ use super::watchlist::FoundEntries;
 use crate::kernel::{LaunchPrograms, ProgramLinks};
 use crate::learn::{LiveResult, MissedReads};
 use crate::model::UserApp;
-use crate::policy::PhaseRequest;
 use crate::shield::Shield;
 
 /// A message to the event loop.
@@ -27,10 +26,10 @@ pub enum Message {
         /// The profile that it has, ready to be prefetched.
         cached: Option<Box<Result<CachedProfile, String>>>,
     },
-    /// What a launch that is over read itself because its profile does not hold it; `None` if that cannot be told.
+    /// What a launch that is over read itself, and what of that its profile does not hold; `None` if that cannot be told.
     Missed {
-        launch: Box<EndedLaunch>,
-        missed: Option<Missed>,
+        launch: Box<LaunchResult>,
+        missed: Option<MissedReads>,
     },
     /// What an app whose launch is over has read later, and its profile does not hold.
     ReadLate { app: UserApp, missed: MissedReads },
@@ -83,10 +82,6 @@ pub enum Message {
 pub struct AskedFor {
     /// The record that the app would have.
     pub new: Answer<Record>,
-    /// Whose app it is to be; `None`: all users'.
-    pub user: Option<u32>,
-    pub is_administrator: bool,
-    pub request: PhaseRequest,
-    /// Takes the answer to the call.
+    pub asked: AskedPhase,
     pub reply: Reply<String>,
 }

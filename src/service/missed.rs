@@ -1,43 +1,32 @@
 //! What launches that are over read themselves, against the profiles that were prefetched for them. Profiles are unpacked
 //! and files are asked for here: on the worker.
 
-use std::time::SystemTime;
-
-use super::history::{FileReads, LaunchRecord};
-use super::late_reads::OverLaunch;
+use super::history::LaunchRecord;
+use super::late_reads::EndedLaunch;
 use super::own_reads::{by_file, path_for};
 use crate::fs::mounts::MountTable;
 use crate::fs::present::{Presence, present_devices};
 use crate::fs::visible::VisibleNames;
-use crate::judge::{KnownFiles, LackedReads, LiveSystem};
+use crate::judge::{KnownFiles, LiveSystem, lacked, readable};
 use crate::learn::MissedReads;
-use crate::model::{By, MissedRequests, OwnRead, PrefetchReport, UserApp};
+use crate::model::{By, MissedRequests, OwnRead, PrefetchReport};
 use crate::policy::LaunchFigures;
 use crate::profile::decode;
 
-/// A launch that is over and is not written down yet.
-pub struct EndedLaunch {
-    pub key: UserApp,
+/// What became of a launch that is over and is not written down yet.
+pub struct LaunchResult {
+    pub launch: EndedLaunch,
     pub figures: LaunchFigures,
     pub is_judged: bool,
-    pub began: SystemTime,
     pub row: LaunchRecord,
 }
 
-/// What a prefetched launch read itself because its profile does not hold it.
-pub struct Missed {
-    /// The launch tree's requests.
-    pub requests: MissedRequests,
-    /// All that was noted and could be read ahead, of helpers too.
-    pub reads: MissedReads,
-    /// All that the launch tree read itself until it was complete, by file.
-    pub by_file: Vec<FileReads>,
-}
-
-impl Missed {
-    /// Compares what was noted of a launch with the profile; `None` if the launch has no report.
-    pub fn find(packed: &[u8], launch: &EndedLaunch, reads: Vec<OwnRead>) -> Option<Missed> {
-        let figures = &launch.figures;
+impl LaunchResult {
+    /// Compares what was noted of the launch's own reads with its profile, and puts down how many requests the profile
+    /// lacks, and which files were read most. Returns what could be read ahead of what the profile lacks, for helpers too;
+    /// `None` if the launch has no report.
+    pub fn compare(&mut self, packed: &[u8], reads: Vec<OwnRead>) -> Option<MissedReads> {
+        let (launch, figures) = (&self.launch, &self.figures);
         // This program has packed it.
         let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
         let known = KnownFiles::new(&profile, report);
@@ -50,25 +39,20 @@ impl Missed {
         let mut names = VisibleNames::new(launch.key.uid, &mounts);
         let name = |file| path_for(&mut names, &mounts, file);
         let by_file = by_file(own.into_iter(), |read| known.holds(read), name);
-        let mut system = LiveSystem::new(mounts, launch.began);
-        let lacked = LackedReads::among(reads, &known, &mut system);
+        let lacked = lacked(reads, &known, &mut LiveSystem::new(mounts, launch.began));
+        let counted = lacked.iter().filter(|(read, _)| of_tree(read));
+        let requests = MissedRequests::of(counted.map(|(_, kind)| *kind));
         // The first requests stand for those that found no room.
-        let requests = lacked.requests(of_tree);
-        Some(Missed {
-            requests: requests.in_proportion(figures.own_readaheads(), noted),
-            reads: MissedReads {
-                reads: lacked.readable(&known),
-                start_ns: figures.counts.start_ns,
-                began: launch.began,
-                are_late: false,
-            },
-            by_file,
-        })
+        let requests = requests.in_proportion(figures.own_readaheads(), noted);
+        let missed = missed_reads(launch, readable(lacked, &known), false);
+        self.figures.missed = Some(requests);
+        self.row.own_reads = Some(by_file);
+        Some(missed)
     }
 }
 
 /// What an app read after its launch was over, as far as the profile does not hold it. `None` if that cannot be told.
-pub fn late_reads(packed: &[u8], over: &OverLaunch, reads: Vec<OwnRead>) -> Option<MissedReads> {
+pub fn late_reads(packed: &[u8], over: &EndedLaunch, reads: Vec<OwnRead>) -> Option<MissedReads> {
     // This program has packed it.
     let profile = decode(packed).ok()?;
     let mounts = mount_table();
@@ -81,13 +65,17 @@ pub fn late_reads(packed: &[u8], over: &OverLaunch, reads: Vec<OwnRead>) -> Opti
         ..PrefetchReport::default()
     };
     let known = KnownFiles::new(&profile, &report);
-    let mut system = LiveSystem::new(mounts, over.began);
-    Some(MissedReads {
-        reads: LackedReads::among(reads, &known, &mut system).readable(&known),
-        start_ns: over.start_ns,
-        began: over.began,
-        are_late: true,
-    })
+    let lacked = lacked(reads, &known, &mut LiveSystem::new(mounts, over.began));
+    Some(missed_reads(over, readable(lacked, &known), true))
+}
+
+fn missed_reads(launch: &EndedLaunch, reads: Vec<(u16, OwnRead)>, are_late: bool) -> MissedReads {
+    MissedReads {
+        reads,
+        start_ns: launch.start_ns,
+        began: launch.began,
+        are_late,
+    }
 }
 
 /// The mount table. Without one, no file has a name, and nothing can be learned.

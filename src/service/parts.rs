@@ -58,9 +58,6 @@ use crate::shield::{Shield, ShieldStatus};
 /// What is lost without the shield.
 const NOT_SHIELDED: &str = "launches are not shielded from writes";
 
-/// How often executables are found again because a user's launches have found others: at once, and the interval for long.
-pub const MOVED: (u32, Duration) = (2, Duration::from_secs(30));
-
 /// The parts of the service. The event loop owns them.
 pub struct Parts {
     places: Places,

@@ -44,7 +44,7 @@ fn is_old(measured_s: u64, now_s: u64) -> bool {
 pub struct ProbeRound {
     /// The app whose drives are measured: it was launched or learned last.
     pub latest: Option<UserApp>,
-    /// All there are.
+    /// All profiles.
     pub profiles: PackedProfiles,
     /// Drives that cannot be measured, by number.
     pub failed: Vec<u64>,

@@ -63,9 +63,9 @@ pub struct WatchedPrograms {
 /// Apps that are managed from their first launch on: their records then, by id.
 #[derive(Default)]
 struct Candidates {
-    /// Those with .desktop entries.
+    /// Apps with .desktop entries.
     in_menus: BTreeMap<String, Record>,
-    /// Those with profiles from elsewhere, which may be in menus, too.
+    /// Apps with profiles from elsewhere, which may be in menus, too.
     seeded: BTreeMap<String, Record>,
 }
 

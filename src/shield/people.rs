@@ -20,7 +20,7 @@ pub struct People {
 }
 
 impl Default for People {
-    /// Those of the running system.
+    /// The people of the running system.
     fn default() -> Self {
         People {
             users: "/run/systemd/users".into(),
@@ -41,7 +41,7 @@ impl People {
         self.users_logged_in().collect()
     }
 
-    /// Those of them who have a session at a seat of this system, in ascending order.
+    /// The people who have a session at a seat of this system, in ascending order.
     pub fn at_seats(&self) -> Vec<u32> {
         let sessions = self.sessions().filter(|(_, text)| has_seat(text));
         let mut users: Vec<u32> = sessions.map(|(uid, _)| uid).collect();

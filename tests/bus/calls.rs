@@ -260,7 +260,7 @@ fn the_call_that_starts_the_service_is_answered() {
         let post = move |call| loop_end.send(call).is_ok();
         let _bus = serve(Box::new(post), daemon.address()).unwrap();
         // The event loop begins only now.
-        calls.recv().unwrap()(&mut &*Fake::shared());
+        Fake::shared().answer(calls.recv().unwrap());
         call.join().unwrap()
     });
     assert!(answer.is_ok(), "{answer:?}");

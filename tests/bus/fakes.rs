@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use paralfetch::model::UserApp;
-use paralfetch::policy::{PhaseRequest, Warmth};
+use paralfetch::policy::Warmth;
 use paralfetch::profile::decode;
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::{
-    Answer, AppState, Control, ControlError, FileReads, LaunchRecord, Post, ProfileData, Reply,
-    Status, word,
+    Answer, AppState, AskedPhase, ControlCall, ControlError, FileReads, LaunchRecord, Post,
+    ProfileData, Status, word,
 };
 use paralfetch::service::history::Kind;
 use zbus::interface;
@@ -39,7 +39,7 @@ pub const OTHER: u32 = 1;
 pub fn post(fake: &Arc<Fake>) -> Post {
     let fake = Arc::clone(fake);
     Box::new(move |call| {
-        call(&mut &*fake);
+        fake.answer(call);
         true
     })
 }
@@ -114,23 +114,77 @@ pub fn profile(uid: u32) -> ProfileData {
     ProfileData::new(key, &profile, pf)
 }
 
+fn by(is_administrator: bool) -> &'static str {
+    if is_administrator { "" } else { " by owner" }
+}
+
 fn of_user(user: Option<u32>) -> String {
     user.map_or(String::new(), |uid| format!(" of {uid}"))
 }
 
-impl Control for &Fake {
-    fn status(&mut self, user: Option<u32>, reply: Reply<Status>) {
-        reply(Ok(Status {
-            version: "9.9".to_owned(),
-            mode: self.mode.lock().unwrap().to_string(),
-            managed: 2 - u64::from(user.is_some()),
-            warnings: vec!["a\0b".to_owned()],
-            ..Status::default()
-        }));
+impl Fake {
+    /// Answers a call at once.
+    pub fn answer(&self, call: ControlCall) {
+        match call {
+            ControlCall::Status(user, reply) => reply.give(Ok(Status {
+                version: "9.9".to_owned(),
+                mode: self.mode.lock().unwrap().to_string(),
+                managed: 2 - u64::from(user.is_some()),
+                warnings: vec!["a\0b".to_owned()],
+                ..Status::default()
+            })),
+            ControlCall::Apps(user, app, reply) => reply.give(self.apps(user, app.as_deref())),
+            ControlCall::Launches(user, app, limit, reply) => {
+                let known = app.map_or(Ok(()), |app| Fake::known(user, &app));
+                reply.give(known.map(|()| vec![launch(user.unwrap_or(0)); limit as usize]));
+            }
+            ControlCall::Profile {
+                user,
+                is_administrator,
+                app,
+                reply,
+            } => reply.give(Fake::known(user, &app).map(|()| {
+                self.change(format!(
+                    "show {app}{}{}",
+                    of_user(user),
+                    by(is_administrator)
+                ));
+                profile(user.unwrap_or(0))
+            })),
+            ControlCall::Ask(asked, reply) => {
+                let AskedPhase {
+                    user,
+                    is_administrator,
+                    app,
+                    request,
+                } = asked;
+                reply.give(Fake::known(user, &app).map(|()| {
+                    let (of, by) = (of_user(user), by(is_administrator));
+                    self.change(format!("{} {app}{of}{by}", word(request)));
+                    APP.to_owned()
+                }));
+            }
+            ControlCall::Forget(user, app, reply) => {
+                reply.give(Fake::known(user, &app).map(|()| {
+                    self.change(format!("forget {app}{}", of_user(user)));
+                }));
+            }
+            ControlCall::Mode(reply) => reply.give(Ok(*self.mode.lock().unwrap())),
+            ControlCall::SetMode(mode, reply) => {
+                *self.mode.lock().unwrap() = mode;
+                self.change(mode.to_string());
+                reply.give(Ok(()));
+            }
+            ControlCall::Reload(reply) => {
+                self.change("reload".to_owned());
+                let wrong = "config.toml, line 3: no".to_owned();
+                reply.give(Err(ControlError::Failed(wrong)));
+            }
+        }
     }
 
-    fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
-        let known = app.map_or(Ok(()), |app| Fake::known(user, app));
+    fn apps(&self, user: Option<u32>, app: Option<&str>) -> Answer<Vec<AppState>> {
+        app.map_or(Ok(()), |app| Fake::known(user, app))?;
         let users = [0, USER]
             .into_iter()
             .filter(|uid| user.is_none_or(|user| user == *uid));
@@ -148,68 +202,7 @@ impl Control for &Fake {
             }
             state
         };
-        reply(known.map(|()| users.map(state).collect()));
-    }
-
-    fn launches(
-        &mut self,
-        user: Option<u32>,
-        app: Option<&str>,
-        limit: u32,
-        reply: Reply<Vec<LaunchRecord>>,
-    ) {
-        let known = app.map_or(Ok(()), |app| Fake::known(user, app));
-        reply(known.map(|()| vec![launch(user.unwrap_or(0)); limit as usize]));
-    }
-
-    fn profile(
-        &mut self,
-        user: Option<u32>,
-        is_administrator: bool,
-        app: &str,
-        reply: Reply<ProfileData>,
-    ) {
-        reply(Fake::known(user, app).map(|()| {
-            let by = if is_administrator { "" } else { " by owner" };
-            self.change(format!("show {app}{}{by}", of_user(user)));
-            profile(user.unwrap_or(0))
-        }));
-    }
-
-    fn ask(
-        &mut self,
-        user: Option<u32>,
-        is_administrator: bool,
-        app: &str,
-        request: PhaseRequest,
-        reply: Reply<String>,
-    ) {
-        reply(Fake::known(user, app).map(|()| {
-            let by = if is_administrator { "" } else { " by owner" };
-            self.change(format!("{} {app}{}{by}", word(request), of_user(user)));
-            APP.to_owned()
-        }));
-    }
-
-    fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()> {
-        Fake::known(user, app)?;
-        self.change(format!("forget {app}{}", of_user(user)));
-        Ok(())
-    }
-
-    fn mode(&self) -> Mode {
-        *self.mode.lock().unwrap()
-    }
-
-    fn set_mode(&mut self, mode: Mode) -> Answer<()> {
-        *self.mode.lock().unwrap() = mode;
-        self.change(mode.to_string());
-        Ok(())
-    }
-
-    fn reload(&mut self) -> Answer<()> {
-        self.change("reload".to_owned());
-        Err(ControlError::Failed("config.toml, line 3: no".to_owned()))
+        Ok(users.map(state).collect())
     }
 }
 

@@ -164,7 +164,7 @@ impl WaitTotals {
         }
     }
 
-    /// The same with waits that are still under way, for a picture of this moment.
+    /// The totals with waits that are still under way, for a picture of this moment.
     pub fn with<'a>(&self, under_way: impl IntoIterator<Item = &'a Wait>) -> Self {
         let mut totals = self.clone();
         under_way.into_iter().for_each(|wait| totals.add(wait));

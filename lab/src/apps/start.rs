@@ -41,7 +41,7 @@ pub struct Started {
 }
 
 impl Start {
-    /// Does it. Belongs to the process's main thread.
+    /// Starts the app. Belongs to the process's main thread.
     ///
     /// # Errors
     /// When the app cannot be started.

@@ -32,7 +32,7 @@ const CALIBRATION: Duration = Duration::from_micros(150);
 /// Reads of each size from which the overhead is the median.
 const CALIBRATION_READS: usize = 500;
 
-/// Their sizes, in bytes.
+/// Sizes of the reads, in bytes.
 const SMALL: usize = 4096;
 const LARGE: usize = 128 << 10;
 

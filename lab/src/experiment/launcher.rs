@@ -108,7 +108,7 @@ pub struct MeasuredLaunch {
     pub reads: Metered,
     /// Processor time of the launch tree.
     pub cpu: CpuTime,
-    /// The same with context switches, and of its prefetchers; `None` where the kernel does not tell.
+    /// Processor time and context switches, also of its prefetchers; `None` where the kernel does not tell.
     pub effort: Option<Effort>,
     /// What each of the plans did, as far as it is known.
     pub prefetched: Vec<Option<PrefetchReport>>,
@@ -116,7 +116,7 @@ pub struct MeasuredLaunch {
     pub over_ns: u64,
     /// The system's counters at the start.
     pub before: Counters,
-    /// The same at the end, before the app was ended: that may read, too.
+    /// The counters at the end, before the app was ended: that may read, too.
     pub after: Counters,
 }
 

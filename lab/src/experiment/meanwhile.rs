@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::display::Watch;
 
-/// Does it, and looks for the window until it is done: the time at which that was mapped, CLOCK_MONOTONIC
+/// Does `act`, and looks for the window until that is done: the time at which that was mapped, CLOCK_MONOTONIC
 /// in nanoseconds, if it was.
 ///
 /// # Errors

@@ -79,7 +79,7 @@ impl Service {
         Pid::from_child(&self.child)
     }
 
-    /// The same, as a descriptor.
+    /// The service's process, as a descriptor.
     pub fn pidfd(&self) -> &OwnedFd {
         &self.pidfd
     }
@@ -198,7 +198,7 @@ impl Service {
             .cloned())
     }
 
-    /// Asks it to end, and waits.
+    /// Asks the service to end, and waits.
     ///
     /// # Errors
     /// When its exit status is not 0, or it has not ended in time.

@@ -11,7 +11,7 @@ const SHORTEST_US: u64 = 1000;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// Those of a launch that was learned as read; `None` if its window was not seen.
+/// The stretches of a launch that was learned as read; `None` if its window was not seen.
 pub fn of(set: &LearnedSet) -> Option<Stretches> {
     let window_us = set.window?.as_micros();
     let read = read_pages(set);

@@ -188,7 +188,7 @@ impl Work {
         Ok(())
     }
 
-    /// Does something up to [`TRIES`] times: one launch that fails must not end an hour's session.
+    /// Does `act` up to [`TRIES`] times: one launch that fails must not end an hour's session.
     pub(super) fn again<T>(
         &mut self,
         what: &str,

@@ -70,7 +70,7 @@ fn below(at: &Path) -> Vec<PathBuf> {
 pub struct MountPoint(PathBuf);
 
 impl MountPoint {
-    /// Makes it, with a name of its own, in `directory`.
+    /// Makes the directory, with a name of its own, in `directory`.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_micros(200);
 /// has it, one that is about to be handed over shows at the next look.
 const LOOKS: u32 = 3;
 
-/// The same while others write: then reads that an I/O scheduler holds back cannot be told from these
+/// Looks while others write: then reads that an I/O scheduler holds back cannot be told from these
 /// writes, but no scheduler holds reads back for so long.
 const LOOKS_AMONG_WRITES: u32 = 25;
 

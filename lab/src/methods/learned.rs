@@ -15,7 +15,7 @@ pub enum LearningRun {
     Exact,
     /// With the usual readahead: the pages that the drive read.
     AsRead,
-    /// The same a second time, for what the two have in common.
+    /// The pages that the drive read a second time, for what the two have in common.
     AsReadAgain,
     /// Exact, with the schedule that the service has arrived at since.
     Dynamic,

@@ -38,7 +38,7 @@ impl Completion {
         })
     }
 
-    /// The same page by a profile's own tables; `None` if its file is not in them.
+    /// The page by a profile's own tables; `None` if its file is not in them.
     pub fn span_in(&self, profile: &Profile) -> Option<Span> {
         let file = profile.files.iter().position(|file| {
             (file.ino, file.generation) == (self.ino, self.generation)

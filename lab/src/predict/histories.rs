@@ -28,7 +28,7 @@ pub struct AppUse {
 /// What kind of user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// The same at the same hours of each day, and a little of everything.
+    /// The same apps at the same hours of each day, and a little of everything.
     Habit,
     /// Work from Monday to Friday, other apps at the weekend.
     Office,

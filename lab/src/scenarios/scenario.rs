@@ -38,13 +38,13 @@ pub enum Scenario {
     Cold,
     /// Everything cached but the completion block.
     Warm,
-    /// The same, while it is learned live: what live learning costs.
+    /// As `Warm`, while it is learned live: what live learning costs.
     WarmLive,
     /// As [`Scenario::Warm`], while a prefetcher finds that there is nothing to do (Paralfetch §5.5).
     WarmPrefetch,
     /// Nothing cached, with a prefetcher (for the `Only…` methods: the prefetcher alone).
     Prefetched(Method),
-    /// The same, with a parameter of the schedule set by a sweep.
+    /// As `Prefetched`, with a parameter of the schedule set by a sweep.
     Swept(Swept),
     /// The prefetcher of a sweep alone, without an app.
     SweptAlone(Swept),
@@ -54,9 +54,9 @@ pub enum Scenario {
     OneCore(OneCore),
     /// Nothing cached, while a large file is being rewritten on the same drive (QASIO §3, A).
     WriterCold,
-    /// The same, with Paralfetch.
+    /// As `WriterCold`, with Paralfetch.
     WriterPrefetch,
-    /// The same, with the shield, which learns of the launch.
+    /// As `WriterPrefetch`, with the shield, which learns of the launch.
     WriterShield,
     /// Cold, with the method's set learned while another app was running (Figure 11).
     Background(Method),

@@ -17,7 +17,7 @@ use crate::record::Throughput;
 
 /// How much the drive must have written before a writer counts as under way, in bytes.
 const UNDER_WAY: u64 = 64 << 20;
-/// The same for many small fsyncs.
+/// Bytes that a writer with many small fsyncs must have written.
 const UNDER_WAY_FSYNCS: u64 = 2 << 20;
 
 /// Longest wait for that.

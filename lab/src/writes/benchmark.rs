@@ -13,7 +13,7 @@ use super::writer::Kind;
 pub enum Benchmark {
     /// 500 times: create a file anew, write 4 KiB, fsync, close.
     M1,
-    /// The same with 1 MiB, 200 times.
+    /// As `M1`, with 1 MiB, 200 times.
     M2,
     /// Create a file, and write 1 KiB until it has 300 MiB.
     M3,

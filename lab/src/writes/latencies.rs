@@ -42,10 +42,10 @@ impl Stopwatch {
         }
     }
 
-    /// Does something and notes how long that took, if it succeeded.
+    /// Does `work` and notes how long that took, if it succeeded.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub fn time<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let begun = Instant::now();
         let done = work()?;

@@ -64,7 +64,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Has it end, once it has restored what is left to restore, for which it needs the lock.
+    /// Has the keeper end, once it has restored what is left to restore, for which it needs the lock.
     pub fn end(mut self) -> io::Result<()> {
         drop(self.process.stdin.take());
         self.process.wait().map(drop)

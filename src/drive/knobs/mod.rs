@@ -42,7 +42,7 @@ pub struct Knobs {
     dir: PathBuf,
     /// Oldest first.
     changes: Vec<(ChangeId, FileChange)>,
-    /// Those whose making failed and could not be undone: nobody else knows their ids.
+    /// Changes whose making failed and could not be undone: nobody else knows their ids.
     orphans: Vec<ChangeId>,
     made: u64,
     keeper: Option<Keeper>,

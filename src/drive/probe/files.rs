@@ -27,7 +27,7 @@ const MOST_TIME: Duration = Duration::from_secs(1);
 /// Opens a regular file for direct I/O. `None` if it is no regular file, or on another device than `dev` (`st_dev`).
 ///
 /// # Errors
-/// Those of open(2): `EINVAL` where the file system has no direct I/O.
+/// The errors of open(2): `EINVAL` where the file system has no direct I/O.
 pub fn open_direct(path: &Path, dev: u64) -> io::Result<Option<(OwnedFd, u64)>> {
     let found = open(path, O_LOOKUP, Mode::empty())?;
     // Examined before it is opened: reading a file of another file system may ask a server.

@@ -115,7 +115,7 @@ pub struct ProbedDrive {
     pub through: String,
     /// Reads that the probe made.
     pub reads: u64,
-    /// Their bytes.
+    /// The reads' bytes.
     pub bytes: u64,
     /// How long that took.
     pub time: Duration,

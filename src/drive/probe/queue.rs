@@ -63,7 +63,7 @@ impl ReadQueue {
     /// A queue of `depth` reads of up to `bytes` each.
     ///
     /// # Errors
-    /// Those of io_setup(2) and mmap(2): `ENOSYS` on a kernel without asynchronous I/O, `EAGAIN` if other programs use
+    /// The errors of io_setup(2) and mmap(2): `ENOSYS` on a kernel without asynchronous I/O, `EAGAIN` if other programs use
     /// all of `fs.aio-max-nr`.
     pub fn new(depth: u32, bytes: u64) -> io::Result<ReadQueue> {
         let slots = depth.max(1) as usize;
@@ -112,7 +112,7 @@ impl ReadQueue {
     /// Begins a read of `bytes`, which may not be more than a slot has.
     ///
     /// # Errors
-    /// Those of io_submit(2), and `WouldBlock` if there is no room.
+    /// The errors of io_submit(2), and `WouldBlock` if there is no room.
     pub fn begin(&mut self, file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
         let slot = *self.free.last().ok_or(io::ErrorKind::WouldBlock)?;
         if bytes > self.slot_bytes as u64 {
@@ -145,7 +145,7 @@ impl ReadQueue {
     /// Waits until a read is complete, and gives all that are. Empty if none was within `limit`.
     ///
     /// # Errors
-    /// Those of io_getevents(2), and the first error of a read; a read that ended early is `UnexpectedEof`.
+    /// The errors of io_getevents(2), and the first error of a read; a read that ended early is `UnexpectedEof`.
     pub fn completed(&mut self, limit: Duration) -> io::Result<Vec<CompletedRead>> {
         let mut limit = libc::timespec {
             tv_sec: limit.as_secs() as libc::time_t,

@@ -40,7 +40,7 @@ pub struct ProbeReads {
     pub samples: Vec<ProbeSample>,
     /// Reads.
     pub reads: u64,
-    /// Their bytes.
+    /// The reads' bytes.
     pub bytes: u64,
 }
 

@@ -115,13 +115,13 @@ impl RequestCount {
 /// All misses of one launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Misses {
-    /// Those of the launch tree, in time order.
+    /// Misses of the launch tree, in time order.
     pub misses: Vec<Miss>,
     /// Requests of processes outside of the launch tree while it was being recorded.
     pub others: Vec<Miss>,
     /// The launch tree's requests.
     pub total: RequestCount,
-    /// The same by reason.
+    /// The launch tree's requests by reason.
     pub by_reason: BTreeMap<MissReason, RequestCount>,
     /// Requests of the launch sequence that the profile was made from.
     pub launch_requests: u64,

@@ -58,7 +58,7 @@ impl Need {
         }
     }
 
-    /// The same in 4 KiB pages of the device.
+    /// The blocks as 4 KiB pages of the device.
     pub fn pages(&self, probe: &mut LiveProbe<'_>) -> Vec<Range<u64>> {
         let pages = probe.ask_ext4(self.dev(), |ext4| {
             let (blocks, size) = (self.blocks(ext4)?.into_iter(), ext4.block_size());

@@ -105,7 +105,7 @@ mod tests {
         )
     }
 
-    /// The same for a launch of this user.
+    /// The needs of a launch of this user.
     fn walk_as(uid: u32, root: &Path, known: &[&Path], path: &[u8], follow: bool) -> Vec<Need> {
         let mounts = known.iter().map(|directory| {
             let dev = fs::metadata(directory).unwrap().dev();

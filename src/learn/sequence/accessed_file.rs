@@ -29,7 +29,7 @@ pub struct AccessedFile {
     pub key: InodeId,
     /// Pages that the launch tree accessed.
     tree: RangeSet,
-    /// Those of them that it certainly touched itself.
+    /// Pages that it certainly touched itself.
     pub touched: RangeSet,
     /// Pages that helpers accessed: processes outside of the tree that were started during the launch, or older
     /// ones of the app's user.
@@ -40,7 +40,7 @@ pub struct AccessedFile {
     pub earlier: RangeSet,
     /// Pages that any task added to the cache while tracing.
     pub added: RangeSet,
-    /// The same folio by folio: ends by starts. If a folio was evicted and added again, the later one counts.
+    /// The added pages folio by folio: ends by starts. If a folio was evicted and added again, the later one counts.
     folios: BTreeMap<u64, u64>,
     /// Faultaround windows of the launch tree and of helpers.
     windows: Vec<Range<u64>>,

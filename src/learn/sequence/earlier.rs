@@ -229,7 +229,7 @@ impl Earlier {
         self.files.get(&key)
     }
 
-    /// The same, of a file that has not changed since.
+    /// What is known of a file that has not changed since.
     pub(super) fn pages(&self, key: InodeId, facts: &FileFacts) -> Option<&KnownPages> {
         self.known(key)
             .filter(|known| known.is_of(key, facts) && known.needed.len() > 0)
@@ -276,7 +276,7 @@ impl Earlier {
         self.files.get(&key).map(|known| &known.helpers)
     }
 
-    /// Those of them that had recurred by then.
+    /// Pages of helpers that had recurred by then.
     pub(super) fn recurring(&self, key: InodeId) -> Option<&RangeSet> {
         self.files.get(&key).map(|known| &known.recurring)
     }

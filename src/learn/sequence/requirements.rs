@@ -13,7 +13,7 @@ use crate::model::{LogEntry, PAGE_SIZE, Place};
 pub struct RequestCounts {
     /// Log entries.
     pub requests: u64,
-    /// Their size, in KiB.
+    /// Size of the entries, in KiB.
     pub kib: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct Requirements {
     pub missing_metadata: u64,
     /// Regular files with data in the sequence.
     pub files: u64,
-    /// Those of them that page faults show as mapped. `None` where the kernel does not report page faults.
+    /// Files that page faults show as mapped. `None` where the kernel does not report page faults.
     pub mapped_files: Option<u64>,
 }
 

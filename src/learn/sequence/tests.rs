@@ -73,7 +73,7 @@ pub(super) fn file(ino: u64, pages: u64) -> (u64, FileFacts) {
     (ino, facts)
 }
 
-/// The same with these pages cached.
+/// The file with these pages cached.
 pub(super) fn cached(mut file: (u64, FileFacts), pages: &[Range<u64>]) -> (u64, FileFacts) {
     file.1.cached = pages.iter().cloned().collect();
     file

@@ -34,7 +34,7 @@ impl SimulatedApp {
         )
     }
 
-    /// The same, done.
+    /// A launch as [`Self::ask`] has it; what tuning asks for is done.
     fn launch(&mut self, duration_us: u64, switches: u64) -> Option<Params> {
         let params = self.ask(duration_us, switches);
         params

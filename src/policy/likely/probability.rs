@@ -31,7 +31,7 @@ const AGE_DAYS: f64 = 4.0;
 /// How many times as much a window at the coming hours of the day weighs.
 const SAME_HOURS: f64 = 4.0;
 
-/// The same of a window on the same kind of day.
+/// How many times as much a window on the same kind of day weighs.
 const SAME_KIND_OF_DAY: f64 = 3.0;
 
 /// Votes against every app before there are any, in windows: one launch in the only window is no certainty.
@@ -87,7 +87,7 @@ pub fn probabilities(history: &[PastLaunch], now_s: u64, utc_offset_s: i32) -> V
     probabilities_by(&Evidence::ALL, history, now_s, utc_offset_s)
 }
 
-/// The same by some of the evidence.
+/// [`probabilities`] by some of the evidence.
 pub fn probabilities_by(
     evidence: &Evidence,
     history: &[PastLaunch],

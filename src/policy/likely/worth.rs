@@ -30,7 +30,7 @@ impl Worth {
         self.wasted_bytes <= FORGIVEN_BYTES || u128::from(self.wasted_bytes) <= used
     }
 
-    /// The same with more of both, in bytes.
+    /// The worth with more bytes of both kinds.
     pub fn with(self, used_bytes: u64, wasted_bytes: u64) -> Self {
         Self {
             used_bytes: self.used_bytes.saturating_add(used_bytes),
@@ -38,7 +38,7 @@ impl Worth {
         }
     }
 
-    /// The same after so many days: what does not pay is forgotten in the end, and tried again.
+    /// The worth after so many days: what does not pay is forgotten in the end, and tried again.
     pub fn faded(self, days: u64) -> Self {
         let left = (-(days as f64) / HALF_LIFE_DAYS).exp2();
         let fade = |bytes: u64| (bytes as f64 * left) as u64;

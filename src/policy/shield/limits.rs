@@ -33,7 +33,7 @@ pub struct DriveLook {
     pub written: Option<u64>,
     /// Its I/O scheduler.
     pub scheduler: String,
-    /// Those that can be chosen, the present one included.
+    /// Schedulers that can be chosen, the present one included.
     pub schedulers: Vec<String>,
     /// Largest request, in KiB.
     pub max_sectors_kb: u64,

@@ -56,7 +56,7 @@ impl ReportedApp {
 pub struct ReportedApps(BTreeMap<UserApp, ReportedApp>);
 
 impl ReportedApps {
-    /// Those that there are now: listeners ask for them.
+    /// The apps that there are now: listeners ask for them.
     pub fn new(registry: &Registry, profiles: &CachedProfiles) -> Self {
         let mut reported = ReportedApps(BTreeMap::new());
         reported.update(registry, profiles);

@@ -21,7 +21,7 @@ pub struct ServiceFiles {
 }
 
 impl ServiceFiles {
-    /// Those of a state directory, and the system's configuration.
+    /// The files of a state directory, and the system's configuration.
     pub fn new(state_dir: &Path) -> Self {
         ServiceFiles {
             state_dir: state_dir.to_owned(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::apps::{add_times, find, id_of, logins_are_off, manage, new_record, states};
 use super::{
-    Answer, AppState, Control, ControlError, LaunchRecord, ProfileData, Reply, ShieldSummary,
-    Status,
+    Answer, AppState, AskedPhase, ControlCall, ControlError, LaunchRecord, ProfileData, Reply,
+    ShieldSummary, Status,
 };
 use crate::apps::desktop;
 use crate::model::UserApp;
@@ -42,7 +42,29 @@ fn saved_in(launches: &[(UserApp, u64)], each_us: &HashMap<UserApp, i64>) -> i64
     })
 }
 
-impl Control for Service {
+impl Service {
+    /// Answers a call, or has the worker answer it.
+    pub(in crate::service) fn on_call(&mut self, call: ControlCall) {
+        match call {
+            ControlCall::Status(user, reply) => self.status(user, reply),
+            ControlCall::Apps(user, app, reply) => self.apps(user, app.as_deref(), reply),
+            ControlCall::Launches(user, app, limit, reply) => {
+                self.launches(user, app.as_deref(), limit, reply)
+            }
+            ControlCall::Profile {
+                user,
+                is_administrator,
+                app,
+                reply,
+            } => self.profile(user, is_administrator, &app, reply),
+            ControlCall::Ask(asked, reply) => self.ask(asked, reply),
+            ControlCall::Forget(user, app, reply) => reply.give(self.forget(user, &app)),
+            ControlCall::Mode(reply) => reply.give(Ok(self.parts.config().mode)),
+            ControlCall::SetMode(mode, reply) => reply.give(self.set_mode(mode)),
+            ControlCall::Reload(reply) => reply.give(self.reload()),
+        }
+    }
+
     fn status(&mut self, user: Option<u32>, reply: Reply<Status>) {
         let status = self.status_of(user);
         let gains = saved_each(&self.parts.apps().registry);
@@ -76,7 +98,7 @@ impl Control for Service {
                 Some(history) => add_times(apps, history),
                 None => Ok(apps),
             }),
-            Err(error) => reply(Err(error)),
+            Err(error) => reply.give(Err(error)),
         }
     }
 
@@ -89,7 +111,7 @@ impl Control for Service {
     ) {
         let id = match id_of(&self.parts.apps().registry, user, app) {
             Ok(id) => id,
-            Err(error) => return reply(Err(error)),
+            Err(error) => return reply.give(Err(error)),
         };
         self.with_history(reply, move |history| {
             let launches =
@@ -111,7 +133,7 @@ impl Control for Service {
         let managed = self.parts.apps();
         let found = match find(&managed.registry, user, app) {
             Ok(found) => found,
-            Err(error) => return reply(Err(error)),
+            Err(error) => return reply.give(Err(error)),
         };
         let packed = found.into_iter().find_map(|key| {
             let packed = Arc::clone(&managed.profiles.get(&key)?.packed);
@@ -119,49 +141,34 @@ impl Control for Service {
         });
         let Some((key, packed)) = packed else {
             let why = format!("there is no profile of {app} yet: launch it once or twice");
-            return reply(Err(ControlError::Unknown(why)));
+            return reply.give(Err(ControlError::Unknown(why)));
         };
         if let Err(busy) = self.check_worker() {
-            return reply(Err(busy));
+            return reply.give(Err(busy));
         }
         // Directories are looked at.
         self.parts.jobs().run(move || {
-            reply(profile_data(key, &packed, is_administrator).map_err(ControlError::Failed));
+            reply.give(profile_data(key, &packed, is_administrator).map_err(ControlError::Failed));
         });
     }
 
-    fn ask(
-        &mut self,
-        user: Option<u32>,
-        is_administrator: bool,
-        app: &str,
-        request: PhaseRequest,
-        reply: Reply<String>,
-    ) {
-        match find(&self.parts.apps().registry, user, app) {
-            Ok(found) => {
-                reply(self.ask_about(user, is_administrator, found, None, request));
-            }
+    fn ask(&mut self, asked: AskedPhase, reply: Reply<String>) {
+        match find(&self.parts.apps().registry, asked.user, &asked.app) {
+            Ok(found) => reply.give(self.ask_about(&asked, found, None)),
             Err(ControlError::Unknown(_)) if self.parts.jobs().are_many() => {
-                reply(Err(ControlError::Failed(BUSY.to_owned())));
+                reply.give(Err(ControlError::Failed(BUSY.to_owned())));
             }
             Err(ControlError::Unknown(_)) => {
                 // To find the app, files are opened.
                 let rules = self.parts.rules().clone();
-                let asks = user.filter(|_| !is_administrator);
-                let (app, outbox) = (app.to_owned(), self.parts.outbox().clone());
+                let outbox = self.parts.outbox().clone();
                 self.parts.jobs().run(move || {
-                    let new = new_record(&app, &rules, asks);
-                    outbox.send(Message::AskedFor(Box::new(AskedFor {
-                        new,
-                        user,
-                        is_administrator,
-                        request,
-                        reply,
-                    })));
+                    let asks = asked.user.filter(|_| !asked.is_administrator);
+                    let new = new_record(&asked.app, &rules, asks);
+                    outbox.send(Message::AskedFor(Box::new(AskedFor { new, asked, reply })));
                 });
             }
-            Err(error) => reply(Err(error)),
+            Err(error) => reply.give(Err(error)),
         }
     }
 
@@ -173,13 +180,9 @@ impl Control for Service {
         Ok(())
     }
 
-    fn mode(&self) -> Mode {
-        self.parts.config().mode
-    }
-
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {
         set_mode(self.parts.config_dir(), mode).map_err(ControlError::failed)?;
-        Control::reload(self)
+        self.reload()
     }
 
     fn reload(&mut self) -> Answer<()> {
@@ -187,9 +190,7 @@ impl Control for Service {
             .read_config_again()
             .map_err(ControlError::Refused)
     }
-}
 
-impl Service {
     /// The state of the service, with the numbers of this user's apps or of all. The history is left out.
     fn status_of(&self, user: Option<u32>) -> Status {
         let is_theirs = |uid: u32| user.is_none_or(|user| user == uid);
@@ -249,23 +250,18 @@ impl Service {
     }
 
     /// Answers a call that asks for an app which had to be looked for.
-    pub(in crate::service) fn answer(&mut self, asked: AskedFor) {
-        let (user, is_administrator, request) = (asked.user, asked.is_administrator, asked.request);
-        let answer = asked
-            .new
-            .and_then(|new| self.ask_about(user, is_administrator, Vec::new(), Some(new), request));
-        (asked.reply)(answer);
+    pub(in crate::service) fn answer(&mut self, AskedFor { new, asked, reply }: AskedFor) {
+        reply.give(new.and_then(|new| self.ask_about(&asked, Vec::new(), Some(new))));
     }
 
     /// Learns, prefetches or disables the apps of a name: those `found`, or a `new` one. Returns its id.
     fn ask_about(
         &mut self,
-        user: Option<u32>,
-        is_administrator: bool,
+        asked: &AskedPhase,
         found: Vec<UserApp>,
         new: Option<Record>,
-        request: PhaseRequest,
     ) -> Answer<String> {
+        let (user, is_administrator) = (asked.user, asked.is_administrator);
         let is_full = user.is_some_and(|uid| self.parts.is_full(uid));
         if new.is_some() && is_full && !is_administrator {
             let why = "as many apps are managed as may be (automatic.max_apps): `paralfetch forget` one, or have \
@@ -273,7 +269,7 @@ impl Service {
             return Err(ControlError::Refused(why.to_owned()));
         }
         let is_starter = |key: &UserApp| self.parts.is_starter(&key.id);
-        if request != PhaseRequest::Disable
+        if asked.request != PhaseRequest::Disable
             && let Some(key) = found.iter().find(|key| is_starter(key))
         {
             let why = format!("{}: {}", key.id, desktop::STARTS_OTHERS);
@@ -281,7 +277,7 @@ impl Service {
         }
         let registry = self.parts.registry_mut();
         let apps = manage(registry, user, is_administrator, found, new);
-        self.parts.set_phase(&apps, request);
+        self.parts.set_phase(&apps, asked.request);
         Ok(apps[0].id.clone())
     }
 
@@ -295,16 +291,16 @@ impl Service {
 
     /// Has the worker answer a call that needs the history, `None` if there is none, whatever its other jobs wait for. If the
     /// worker has ended, `reply` is dropped.
-    fn with_history<T: 'static>(
+    fn with_history<T: Send + 'static>(
         &self,
         reply: Reply<T>,
         answer: impl FnOnce(Option<&History>) -> Answer<T> + Send + 'static,
     ) {
         if self.parts.jobs().are_many_on_written() {
-            return reply(Err(ControlError::Failed(BUSY.to_owned())));
+            return reply.give(Err(ControlError::Failed(BUSY.to_owned())));
         }
         self.parts.jobs().run_on_written(move |records| {
-            reply(answer(records.history()));
+            reply.give(answer(records.history()));
         });
     }
 }

@@ -1,9 +1,8 @@
 //! The control surface of the service: the calls with which users see and steer it.
 //!
 //! The running service answers them on the system bus ([`bus`]): the bus's thread sends each call to
-//! the event loop, as a closure that is run on the [`Service`](super::event_loop::Service), and waits for the
-//! answer. Without a running service, the command line answers most of them from the service's files
-//! ([`ServiceFiles`]).
+//! the event loop and waits for the answer. Without a running service, the command line answers most of them
+//! from the service's files ([`ServiceFiles`]).
 
 mod apps;
 pub mod bus;
@@ -14,6 +13,7 @@ mod shield;
 mod types;
 
 use thiserror::Error;
+use tokio::sync::oneshot;
 
 pub use crate::service::dictionary::word;
 pub use crate::service::history::{FileReads, LaunchRecord, ReadKind};
@@ -29,10 +29,15 @@ use crate::service::config::Mode;
 pub type Answer<T> = Result<T, ControlError>;
 
 /// Takes the answer to a call, from any thread.
-pub type Reply<T> = Box<dyn FnOnce(Answer<T>) + Send>;
+pub struct Reply<T>(pub(in crate::service) oneshot::Sender<Answer<T>>);
 
-/// A call on its way to the thread that answers it.
-pub type ControlCall = Box<dyn FnOnce(&mut dyn Control) + Send>;
+impl<T> Reply<T> {
+    /// Gives the answer.
+    pub fn give(self, answer: Answer<T>) {
+        // The receiver is gone if the answer took too long.
+        let _ = self.0.send(answer);
+    }
+}
 
 /// Passes a call on to the thread that answers it; false if that thread has ended.
 pub type Post = Box<dyn Fn(ControlCall) -> bool + Send + Sync>;
@@ -60,57 +65,45 @@ impl ControlError {
     }
 }
 
-/// The calls, as the event loop answers them. None of them waits for a drive: those that need the history
-/// are answered by another thread. An app that is not managed is [`ControlError::Unknown`].
-pub trait Control {
-    /// The service as a whole, with the numbers of this user's apps or, `None`, of all. Warnings name apps and files:
-    /// the administrator alone gets them.
-    fn status(&mut self, user: Option<u32>, reply: Reply<Status>);
-
+/// A call on its way to the event loop, and what takes its answer. No call keeps the loop waiting for a drive: what needs
+/// the history is answered by another thread. An app that is not managed is [`ControlError::Unknown`]. The user whose apps
+/// and launches a call is about comes first; `None`: everybody's.
+pub enum ControlCall {
+    /// The service as a whole, with the numbers of the user's apps. Warnings name apps and files: the administrator alone
+    /// gets them.
+    Status(Option<u32>, Reply<Status>),
     /// As [`ServiceCalls::apps`].
-    fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>);
-
+    Apps(Option<u32>, Option<String>, Reply<Vec<AppState>>),
     /// As [`ServiceCalls::launches`].
-    fn launches(
-        &mut self,
-        user: Option<u32>,
-        app: Option<&str>,
-        limit: u32,
-        reply: Reply<Vec<LaunchRecord>>,
-    );
-
+    Launches(Option<u32>, Option<String>, u32, Reply<Vec<LaunchRecord>>),
     /// The profile of an app, of the first user of them who has one. Only the administrator is told names of files that
     /// the user could not list.
-    fn profile(
-        &mut self,
+    Profile {
         user: Option<u32>,
         is_administrator: bool,
-        app: &str,
+        app: String,
         reply: Reply<ProfileData>,
-    );
-
-    /// As [`ServiceCalls::ask`]. Only the administrator may name files that not everybody sees, and his word lifts
-    /// limits.
-    fn ask(
-        &mut self,
-        user: Option<u32>,
-        is_administrator: bool,
-        app: &str,
-        request: PhaseRequest,
-        reply: Reply<String>,
-    );
-
+    },
+    /// As [`ServiceCalls::ask`].
+    Ask(AskedPhase, Reply<String>),
     /// Forgets an app of one user or of all, its profiles and its launches.
-    fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()>;
-
+    Forget(Option<u32>, String, Reply<()>),
     /// The mode in force.
-    fn mode(&self) -> Mode;
-
+    Mode(Reply<Mode>),
     /// Sets the mode for good.
-    fn set_mode(&mut self, mode: Mode) -> Answer<()>;
-
+    SetMode(Mode, Reply<()>),
     /// Reads the configuration again. If it is wrong, the old one stays in force.
-    fn reload(&mut self) -> Answer<()>;
+    Reload(Reply<()>),
+}
+
+/// What is to become of an app.
+pub struct AskedPhase {
+    /// Whose app it is, or is to be; `None`: all users'.
+    pub user: Option<u32>,
+    /// Only the administrator may name files that not everybody sees, and his word lifts limits.
+    pub is_administrator: bool,
+    pub app: String,
+    pub request: PhaseRequest,
 }
 
 /// The calls that are answered with a running service ([`bus::Client`]) and without one ([`ServiceFiles`]).

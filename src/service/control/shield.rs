@@ -29,7 +29,7 @@ pub struct ShieldingState {
     /// What the drive wrote before, in bytes per second; `None`: that is not known.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub written_before: Option<u64>,
-    /// The same meanwhile.
+    /// What the drive wrote meanwhile, in bytes per second.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub written_during: Option<u64>,
 }
@@ -69,7 +69,7 @@ pub struct ShieldSummary {
     /// Drives that are shielded, the one shielded for longest first: those on the account of who asks, or for root all.
     #[serde(with = "member")]
     pub in_force: Vec<ShieldingState>,
-    /// The same of those that are not any more, of the last 32 of all users, oldest first.
+    /// Drives that were shielded before, the last 32 of all users, oldest first.
     #[serde(with = "member")]
     pub ended: Vec<ShieldingState>,
 }

@@ -51,14 +51,14 @@ pub struct AppState {
     /// compared with others; `None` before there were any.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub cold_with_us: Option<u64>,
-    /// The same of cold launches without prefetching: learned without a profile, or withheld.
+    /// Typical time of cold launches without prefetching: learned without a profile, or withheld.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub cold_without_us: Option<u64>,
     /// Typical time that a prefetched cold launch waits for the drive, in microseconds, summed up over its tasks; `None`
     /// before there were any. Typical is the lower median of the last 20 cold launches of a kind.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub waiting_with_us: Option<u64>,
-    /// The same without prefetching.
+    /// Typical time that one without prefetching waits so.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub waiting_without_us: Option<u64>,
     /// Typical time of a cold launch, in microseconds, of prefetched ones if there are any; `None` before there were any.
@@ -130,7 +130,7 @@ pub struct Status {
     /// Bytes that were read before launches, and that launches found; of the last weeks, older ones counting less.
     #[serde(with = "member")]
     pub read_before_used_bytes: u64,
-    /// The same of bytes that no launch found within a day, or before the system was started again.
+    /// Bytes so read that no launch found within a day, or before the system was started again.
     #[serde(with = "member")]
     pub read_before_unused_bytes: u64,
     /// Of the whole system: events of the kernel and launches that were lost since then because a buffer was full.

@@ -62,7 +62,7 @@ pub struct FileReads {
     /// How many reads there were.
     #[serde(with = "member")]
     pub reads: u64,
-    /// Their size in bytes.
+    /// The reads' size in bytes.
     #[serde(with = "member")]
     pub bytes: u64,
     /// Bytes of those that the profile does not hold at all; for the others the app was faster than the prefetch, or

@@ -190,7 +190,7 @@ impl Scene {
         self.call_by(USER, launch, id, plan);
     }
 
-    /// The same by any user.
+    /// The kernel reports the call of any user.
     pub fn call_by(&mut self, uid: u32, launch: u64, id: &str, plan: Plan) {
         self.system.next = Some(self.start(uid, launch, id, plan));
         let event = self.event(LaunchEventKind::Called, uid, launch, id);

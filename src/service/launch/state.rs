@@ -111,7 +111,7 @@ pub enum StateAction {
     ReportNotLearned,
     /// Take the last counts, take its shield away, and free its place in the kernel.
     CloseSlot,
-    /// The same, but if its app goes on, have what that reads later noted for a while before the place is freed.
+    /// As `CloseSlot`, but if its app goes on, have what that reads later noted for a while before the place is freed.
     ListenOn,
     /// Have the app's policy judge the launch.
     Judge,

@@ -17,7 +17,7 @@ use crate::service::cached_profile::RecordedProfile;
 use crate::service::catalogue::FoundApp;
 use crate::service::clock::epoch_s;
 use crate::service::history::{Kind, LaunchRecord};
-use crate::service::late_reads;
+use crate::service::late_reads::{self, EndedLaunch};
 
 /// How often launches under way are looked at.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ pub struct LaunchStart {
     pub limits: LaunchLimits,
     /// When it was seen first.
     pub begun: Clocks,
-    /// The same by the time of day.
+    /// When it was seen first, by the time of day.
     pub began: SystemTime,
 }
 
@@ -110,7 +110,7 @@ impl Launches {
         self.followed.contains_key(&launch)
     }
 
-    /// Those of these launches that nothing will end: their beginning was not reported.
+    /// The ones of these launches that nothing will end: their beginning was not reported.
     pub fn unknown(&self, launches: impl Iterator<Item = u64>) -> Vec<u64> {
         let is_known = |launch| self.follows(launch) || self.pending.contains(launch);
         launches.filter(|&launch| !is_known(launch)).collect()
@@ -423,6 +423,16 @@ impl FollowedLaunch {
         }
         let report = self.figures.report.as_ref();
         self.is_comparable() || report.is_some_and(|report| report.slow_opens.is_some())
+    }
+
+    /// The launch, which is over. Its last counts were taken.
+    pub fn ended(&self) -> EndedLaunch {
+        EndedLaunch {
+            number: self.number,
+            key: self.start.key.clone(),
+            start_ns: self.figures.counts.start_ns,
+            began: self.start.began,
+        }
     }
 
     /// The launch's row of the history.

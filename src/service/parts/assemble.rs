@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{MOVED, Parts};
+use super::Parts;
 use crate::apps::Rules;
 use crate::drive::{ELEVATORS_DIR, Elevators, restore_leftovers};
 use crate::fs::app_dirs::AppFileSystems;
@@ -41,6 +42,9 @@ use crate::service::warm_up::WarmUp;
 use crate::service::watchlist::Watchlist;
 use crate::service::worker::Worker;
 use crate::shield::People;
+
+/// How often executables are found again because a user's launches have found others: at once, and the interval for long.
+const MOVED: (u32, Duration) = (2, Duration::from_secs(30));
 
 /// What could not be had at the start, which the service does without.
 #[derive(Default)]

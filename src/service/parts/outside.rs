@@ -15,7 +15,7 @@ use crate::service::announce::AnnouncedLaunch;
 use crate::service::catalogue::FoundApp;
 use crate::service::control::ServiceSignal;
 use crate::service::history::LaunchRecord;
-use crate::service::late_reads::OverLaunch;
+use crate::service::late_reads::EndedLaunch;
 use crate::service::launch::{
     Beginning, FollowedLaunch, LaunchPolicy, LaunchStart, Outside, StateAction,
 };
@@ -23,7 +23,7 @@ use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
 use crate::service::login;
 use crate::service::marks::Marks;
 use crate::service::message::Message;
-use crate::service::missed::{EndedLaunch, Missed, late_reads};
+use crate::service::missed::{LaunchResult, late_reads};
 use crate::service::registry::{Added, Record};
 use crate::service::warm_up::WarmUpEvent;
 use crate::service::watchlist::ProbationVerdict;
@@ -47,7 +47,7 @@ impl Parts {
             let name = announced.name.clone();
             let record = Record::new(key.clone(), name, Added::Announced, Marks::default());
             // Any user may announce any name.
-            if !self.manage_announced(record) {
+            if !self.manage(record) {
                 tracing::debug!(app = key.id, uid = key.uid, "announced, and not managed");
                 // One warning for all names that a user may think of.
                 self.warn(format!(
@@ -57,6 +57,8 @@ impl Parts {
                 ));
                 return None;
             }
+            // The app is learned if a recorder can be made ready in time, or else at its next launch.
+            self.refresh_watch();
         }
         match self.kernel.adopt(announced.pid, announced.uid) {
             Ok(Some(launch)) => {
@@ -99,16 +101,6 @@ impl Parts {
             self.refresh_watch();
         }
         Some(policy)
-    }
-
-    /// Manages an app that was announced; false if there are too many.
-    fn manage_announced(&mut self, record: Record) -> bool {
-        if !self.manage(record) {
-            return false;
-        }
-        // The app is learned if a recorder can be made ready in time, or else at its next launch.
-        self.refresh_watch();
-        true
     }
 }
 
@@ -387,13 +379,7 @@ impl Parts {
         if goes_on || !is_live || counts.tasks == 0 || is_past_limit {
             return false;
         }
-        let over = OverLaunch {
-            number: launch.number,
-            key: start.key.clone(),
-            start_ns: counts.start_ns,
-            began: start.began,
-        };
-        let listens = self.late_reads.listen(over, Instant::now());
+        let listens = self.late_reads.listen(launch.ended(), Instant::now());
         if listens {
             self.give_recorder_up(launch.number);
             self.kernel.note_late_reads(launch.number);
@@ -409,7 +395,7 @@ impl Parts {
     }
 
     /// Compares what an app read after its launch was over with its profile, which may take it in.
-    fn compare_late_reads(&mut self, over: OverLaunch) {
+    fn compare_late_reads(&mut self, over: EndedLaunch) {
         let reads = match self.kernel.own_reads(over.number) {
             Ok(reads) => reads,
             Err(why) => return self.warn(format!("what an app reads later is not known: {why}")),
@@ -510,37 +496,35 @@ impl Parts {
     /// Writes a launch down. One whose profile has to be unpacked to judge it is judged and written down later, when
     /// the worker has done that.
     fn write_down(&mut self, launch: &mut FollowedLaunch, row: LaunchRecord) {
-        let ended = EndedLaunch {
-            key: launch.start.key.clone(),
+        let mut result = LaunchResult {
+            launch: launch.ended(),
             figures: launch.figures.clone(),
             is_judged: launch.is_judged(),
-            began: launch.start.began,
             row,
         };
-        let profile = self.apps.profiles.get(&ended.key);
+        let profile = self.apps.profiles.get(&launch.start.key);
         let reads = launch.own_reads.take().zip(profile);
         let Some((reads, profile)) = reads.filter(|_| !self.worker.jobs().are_many()) else {
-            return self.record_launch(ended);
+            return self.record_launch(result);
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
         self.worker.jobs().run(move || {
-            let missed = Missed::find(&packed, &ended, reads);
-            let launch = Box::new(ended);
+            let missed = result.compare(&packed, reads);
+            let launch = Box::new(result);
             outbox.send(Message::Missed { launch, missed });
         });
     }
 
     /// Judges a launch by what its profile does not hold, which the profile may take in, and writes it down.
-    pub fn judge_late(&mut self, mut launch: EndedLaunch, missed: Option<Missed>) {
-        launch.figures.missed = missed.as_ref().map(|missed| missed.requests);
-        if launch.is_judged {
-            self.apps.observe_launch(&launch.key, &launch.figures);
+    pub fn judge_late(&mut self, result: LaunchResult, missed: Option<MissedReads>) {
+        let key = &result.launch.key;
+        if result.is_judged {
+            self.apps.observe_launch(key, &result.figures);
         }
         if let Some(missed) = missed {
-            launch.row.own_reads = Some(missed.by_file);
-            self.take_in(&launch.key, missed.reads);
+            self.take_in(key, missed);
         }
-        self.record_launch(launch);
+        self.record_launch(result);
         self.refresh_watch();
     }
 
@@ -556,10 +540,8 @@ impl Parts {
     }
 
     /// Writes a launch down that is judged, and tells the bus and the log.
-    fn record_launch(&mut self, launch: EndedLaunch) {
-        let EndedLaunch {
-            key, figures, row, ..
-        } = launch;
+    fn record_launch(&mut self, result: LaunchResult) {
+        let (key, row) = (result.launch.key, result.row);
         if self.config.prefetch.probe && self.apps.profiles.contains_key(&key) {
             self.probes.launch_ended(&key, Instant::now());
         }
@@ -575,7 +557,7 @@ impl Parts {
             waiting_us = row.waiting_us,
             read_bytes = row.read_bytes,
             own_requests = row.own_readaheads,
-            prefetched_bytes = figures.counts.prefetch_bytes,
+            prefetched_bytes = result.figures.counts.prefetch_bytes,
             note = row.note.as_deref().unwrap_or_default(),
             "launch"
         );

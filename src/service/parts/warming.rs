@@ -27,7 +27,7 @@ const REQUEST_US: u64 = 200;
 
 /// Tells the event loop when it is dropped that a thread which read before a launch has ended, also by a panic.
 struct EndNotice {
-    /// The thread's.
+    /// The thread's number.
     number: u64,
     outbox: Outbox,
 }
@@ -71,7 +71,7 @@ impl Parts {
         }
     }
 
-    /// Takes other settings.
+    /// Takes other settings of reading ahead before launches.
     pub(super) fn configure_warm_up(&mut self, wanted: WarmUpConfig) {
         let was_enabled = std::mem::replace(&mut self.config.warm_up, wanted).enabled;
         match wanted.enabled {
@@ -102,7 +102,7 @@ impl Parts {
         }
     }
 
-    /// Returns what happened at once.
+    /// Carries an action out. Returns the event that follows at once.
     fn carry_out_warm_up(&mut self, action: WarmUpAction, now: Instant) -> Option<WarmUpEvent> {
         match action {
             WarmUpAction::Note => {

@@ -36,7 +36,7 @@ enum Face {
     Frames,
     /// A line for each wait that has ended.
     Lines,
-    /// The same as JSON.
+    /// The line as JSON.
     Json,
 }
 

@@ -8,7 +8,7 @@
 pub(super) enum Sleep {
     /// For a page, or all pages of a file, that is being written.
     PageWriteback,
-    /// The same, in order to change the page.
+    /// As `PageWriteback`, in order to change the page.
     StablePage,
     /// For the lock of a page that is not being read.
     PageLock,
@@ -53,7 +53,7 @@ enum Role {
     WaitsForPage,
     /// Waits for a bit of something else: for which, its callers say.
     WaitsForBit,
-    /// The same, to set it.
+    /// As `WaitsForBit`, to set the bit.
     WaitsForBitLock,
     /// What is waited for within is this.
     Within(Scope),

@@ -26,7 +26,7 @@ pub struct Claims {
     pub write_4k_depth_32: f64,
     /// 128 KiB sequential writes at depth 8, MB/s; into the SLC cache if there is one.
     pub write_sequential_mb_s: f64,
-    /// The same once the SLC cache is full. Absent exactly where there is none.
+    /// 128 KiB sequential writes once the SLC cache is full, MB/s. Absent exactly where there is none.
     pub write_sustained_mb_s: Option<f64>,
 }
 

@@ -57,7 +57,7 @@ proptest! {
         prop_assert!(app.history.len() <= 16);
     }
 
-    /// The same if steps have no effect, or are lost in crashes together with what was remembered.
+    /// Tuning ends so if steps have no effect, or are lost in crashes together with what was remembered.
     #[test]
     fn tuning_survives_all_that_may_become_of_a_step(
         class in class(),

@@ -61,7 +61,7 @@ impl Client {
         Self::find(address, false)
     }
 
-    /// The same, and starts the service if the bus knows how, which takes half a minute at most; `None`
+    /// Connects to the service, and starts it if the bus knows how, which takes half a minute at most; `None`
     /// also if the administrator has not enabled it.
     pub fn start(address: &Address) -> Result<Option<Self>, BusError> {
         Self::find(address, true)

@@ -17,8 +17,8 @@ use super::{EVERYBODY, MAX_ARGUMENT, MAX_LAUNCHES};
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 use crate::service::control::{
-    Answer, AppChange, AppState, Control, ControlError, LaunchRecord, Post, ProfileData, Reply,
-    Status,
+    Answer, AppChange, AppState, AskedPhase, ControlCall, ControlError, LaunchRecord, Post,
+    ProfileData, Reply, Status,
 };
 use crate::service::dictionary::of_word;
 use crate::service::rate::Rate;
@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// worker up to some ten milliseconds; root may call as often as it likes.
 const CALLS: (u32, Duration) = (100, Duration::from_millis(100));
 
-/// The same for changes: some look through all .desktop entries, or for all executables.
+/// Changes that a user may make, likewise: some look through all .desktop entries, or for all executables.
 const CHANGES: (u32, Duration) = (20, Duration::from_secs(1));
 
 /// What a call does to the service's state.
@@ -116,16 +116,9 @@ impl Interface {
     }
 
     /// Has a call answered by the thread that the service's state belongs to.
-    async fn call<T: Send + 'static>(
-        &self,
-        call: impl FnOnce(&mut dyn Control, Reply<T>) + Send + 'static,
-    ) -> Answer<T> {
+    async fn call<T>(&self, call: impl FnOnce(Reply<T>) -> ControlCall) -> Answer<T> {
         let (sender, answer) = oneshot::channel();
-        let reply: Reply<T> = Box::new(move |answer| {
-            // The receiver is gone if the answer took too long.
-            let _ = sender.send(answer);
-        });
-        let is_posted = (self.post)(Box::new(move |control| call(control, reply)));
+        let is_posted = (self.post)(call(Reply(sender)));
         let failed = match timeout(ANSWER, answer).await {
             Ok(Ok(answer)) if is_posted => return answer,
             Err(_) if is_posted => {
@@ -149,9 +142,7 @@ impl Interface {
     ) -> Result<Status, ControlError> {
         let caller = self.caller(Effect::None, &call, connection).await?;
         let user = (caller != 0).then_some(caller);
-        let mut status = self
-            .call(move |control, reply| control.status(user, reply))
-            .await?;
+        let mut status = self.call(|reply| ControlCall::Status(user, reply)).await?;
         let shield = &mut status.shield;
         let all = shield.in_force.iter_mut().chain(&mut shield.ended);
         let of_all = all.flat_map(|it| [Some(&mut it.target), it.why_ended.as_mut()]);
@@ -173,8 +164,7 @@ impl Interface {
     ) -> Result<Vec<AppState>, ControlError> {
         let app = one_or_all(app)?;
         let (user, _) = self.whose(user, Effect::None, &call, connection).await?;
-        self.call(move |control, reply| control.apps(user, app.as_deref(), reply))
-            .await
+        self.call(|reply| ControlCall::Apps(user, app, reply)).await
     }
 
     #[zbus(out_args("launches"))]
@@ -189,7 +179,7 @@ impl Interface {
         let app = one_or_all(app)?;
         let limit = limit.min(MAX_LAUNCHES);
         let (user, _) = self.whose(user, Effect::None, &call, connection).await?;
-        self.call(move |control, reply| control.launches(user, app.as_deref(), limit, reply))
+        self.call(|reply| ControlCall::Launches(user, app, limit, reply))
             .await
     }
 
@@ -203,8 +193,13 @@ impl Interface {
     ) -> Result<ProfileData, ControlError> {
         let app = bounded(app)?;
         let (user, is_administrator) = self.whose(user, Effect::None, &call, connection).await?;
-        self.call(move |control, reply| control.profile(user, is_administrator, &app, reply))
-            .await
+        self.call(|reply| ControlCall::Profile {
+            user,
+            is_administrator,
+            app,
+            reply,
+        })
+        .await
     }
 
     #[zbus(out_args("name"))]
@@ -219,8 +214,13 @@ impl Interface {
         let app = bounded(app)?;
         let request: PhaseRequest = parsed(request, "request: learn, prefetch or disable")?;
         let (user, is_administrator) = self.whose(user, Effect::Change, &call, connection).await?;
-        self.call(move |control, reply| control.ask(user, is_administrator, &app, request, reply))
-            .await
+        let asked = AskedPhase {
+            user,
+            is_administrator,
+            app,
+            request,
+        };
+        self.call(|reply| ControlCall::Ask(asked, reply)).await
     }
 
     async fn forget(
@@ -232,7 +232,7 @@ impl Interface {
     ) -> Result<(), ControlError> {
         let app = bounded(app)?;
         let (user, _) = self.whose(user, Effect::Change, &call, connection).await?;
-        self.call(move |control, reply| reply(control.forget(user, &app)))
+        self.call(|reply| ControlCall::Forget(user, app, reply))
             .await
     }
 
@@ -262,8 +262,7 @@ impl Interface {
         let mode: Mode = parsed(mode, "mode: manual or automatic")?;
         self.caller(Effect::Change, &call, connection).await?;
         authorize(&self.questions, connection, &call, Action::Configure).await?;
-        self.call(move |control, reply| reply(control.set_mode(mode)))
-            .await
+        self.call(|reply| ControlCall::SetMode(mode, reply)).await
     }
 
     async fn reload(
@@ -273,12 +272,12 @@ impl Interface {
     ) -> Result<(), ControlError> {
         self.caller(Effect::Change, &call, connection).await?;
         authorize(&self.questions, connection, &call, Action::Configure).await?;
-        self.call(|control, reply| reply(control.reload())).await
+        self.call(ControlCall::Reload).await
     }
 
     #[zbus(property)]
     async fn mode(&self) -> fdo::Result<String> {
-        let mode = self.call(|control, reply| reply(Ok(control.mode()))).await;
+        let mode = self.call(ControlCall::Mode).await;
         let failed = |error: ControlError| fdo::Error::Failed(error.to_string());
         Ok(mode.map_err(failed)?.to_string())
     }
