@@ -128,3 +128,25 @@ pub struct PathUse {
     /// How it was used.
     pub how: Use,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_have_no_inode_and_what_a_fault_reads_is_mapped() {
+        let access = |ino, source| Access {
+            time_ns: 0,
+            dev: 1,
+            ino,
+            generation: 0,
+            start: 0,
+            len: 1,
+            source,
+            by: By::Tree,
+        };
+        assert!(access(0, Source::Read).is_metadata() && !access(2, Source::Read).is_metadata());
+        assert!(access(2, Source::Fault).is_fault() && access(2, Source::Window).is_fault());
+        assert!(!access(2, Source::Read).is_fault());
+    }
+}

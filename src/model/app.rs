@@ -161,6 +161,21 @@ impl App {
 mod tests {
     use super::*;
 
+    #[test]
+    fn an_app_is_called_by_its_key_and_its_user() {
+        assert_eq!(Key::File("/bin/app".into()).to_string(), "/bin/app");
+        assert_eq!(Key::Name("snap:app".into()).to_string(), "snap:app");
+        let app = |path: &[u8]| App {
+            uid: 7,
+            path: path.to_vec(),
+            ..App::default()
+        };
+        let known = app(b"/bin/app").user_app().unwrap();
+        assert_eq!(known, UserApp::new(7, "/bin/app"));
+        assert_eq!(known.to_string(), "/bin/app of user 7");
+        assert_eq!(app(b"/bin/\xff").user_app(), None);
+    }
+
     fn identity(key: Key, program: &str) -> Identity {
         Identity {
             key,

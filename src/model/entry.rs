@@ -114,3 +114,16 @@ pub struct PrefetchEntry {
     /// Time of the first access to any page of the span, in microseconds since the launch's execve.
     pub time_us: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_holds_what_begins_in_it_and_lies_in_the_same_place() {
+        let span = |file, start| Span::new(Place::Data { file }, start..start + 4);
+        let held = |file, start| span(1, 8).holds(span(file, start));
+        assert!(held(1, 8) && held(1, 11));
+        assert!(!held(1, 7) && !held(1, 12) && !held(2, 8));
+    }
+}

@@ -78,3 +78,37 @@ pub fn schedule_for(log: &[LogEntry], params: &DeviceParams) -> Vec<PrefetchEntr
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Place, Span};
+
+    #[test]
+    fn the_main_device_is_the_one_that_most_pages_are_on() {
+        let main = |pages: &[(usize, u64)]| most_pages(pages.iter().copied());
+        assert_eq!(main(&[]), None);
+        assert_eq!(main(&[(0, 3), (1, 2)]), Some(0));
+        // Neither the first, the last, nor the one with the largest read.
+        assert_eq!(main(&[(1, 3), (0, 4), (1, 2), (2, 1)]), Some(1));
+    }
+
+    #[test]
+    fn a_launch_sequence_counts_by_its_pages() {
+        let entry = |device, len| LogEntry {
+            span: Span::new(Place::Data { file: 0 }, 0..len),
+            device,
+            lba: 0,
+            time_us: 0,
+        };
+        assert_eq!(main_device(&[]), None);
+        assert_eq!(
+            main_device(&[entry(0, 1), entry(2, 9), entry(0, 1)]),
+            Some(2)
+        );
+        assert_eq!(
+            main_device(&[entry(0, 9), entry(2, 1), entry(2, 1)]),
+            Some(0)
+        );
+    }
+}
