@@ -129,7 +129,10 @@ impl Gain {
     /// in microseconds.
     pub fn prefetched(&mut self, warmth: Warmth, took_us: Option<u64>, waiting_us: u64) {
         if warmth == Warmth::Cold {
-            self.pay(1);
+            // Where no time is known, one without prefetching would be compared with nothing.
+            if took_us.is_some() {
+                self.pay(1);
+            }
             add(&mut self.with, took_us, waiting_us);
         }
     }
@@ -353,7 +356,10 @@ mod tests {
             gain.prefetched(warmth, Some(1), 1);
             gain.withheld(warmth, Some(1), 1);
         }
-        gain.prefetched(Warmth::Cold, None, 1);
+        for _ in 0..20 {
+            gain.prefetched(Warmth::Cold, None, 1);
+        }
+        assert!(!gain.withhold(0));
         gain.withheld(Warmth::Cold, None, 1);
         gain.learned(None, 1);
         assert_eq!(gain.typical(), TypicalTimes::default());

@@ -15,7 +15,7 @@ pub enum Completion {
     /// The app has none, or this kernel does not show their use.
     #[default]
     None,
-    /// The launch has not used enough of them.
+    /// The launch has not used enough of them, or was watched too late.
     Missed,
     /// At this time, CLOCK_MONOTONIC in nanoseconds.
     At(u64),

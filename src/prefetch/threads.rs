@@ -27,7 +27,7 @@ pub struct HelpingThreads {
 
 impl HelpingThreads {
     /// Starts up to `count` threads, each of which does `work` with a number of its own below `count`. The first one starts the
-    /// others and has the last number: clone(2) takes 20 to 60 µs, and the caller has a schedule to begin. If the system has
+    /// others and has number 0: clone(2) takes 20 to 60 µs, and the caller has a schedule to begin. If the system has
     /// no more threads, there are fewer.
     pub fn start<'scope, 'env>(
         &'env self,
@@ -36,16 +36,16 @@ impl HelpingThreads {
         notice: Option<&'env ThreadNotice>,
         work: impl Fn(usize) + Copy + Send + 'env,
     ) {
-        let Some(last) = count.checked_sub(1) else {
+        if count == 0 {
             return;
-        };
+        }
         self.start_one(scope, notice, move || {
-            for number in 0..last {
+            for number in 1..count {
                 if !self.start_one(scope, notice, move || work(number)) {
                     break;
                 }
             }
-            work(last);
+            work(0);
         });
     }
 
@@ -154,7 +154,10 @@ mod tests {
         let (left, told_by_then) = std::thread::scope(|scope| {
             threads.start(scope, 4, Some(&notice), work);
             // Each look ends soon. How late a busy machine runs the threads, it does not know.
-            let left = (0..1000).find(|_| threads.wait(steps, || true) == 1);
+            let left = (0..1000).find(|_| {
+                let have_begun = steps() == 4;
+                threads.wait(steps, || true) == 1 && have_begun
+            });
             let told_by_then = told.load(Ordering::Relaxed);
             hang.wait();
             (left, told_by_then)

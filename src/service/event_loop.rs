@@ -229,10 +229,7 @@ impl Service {
                 self.launches.recorded(launch, made, &mut self.parts);
                 self.parts.refresh_watch();
             }
-            Message::Programs { kind, changed } => {
-                let needed = self.launches.any_followed();
-                self.parts.programs_changed(kind, changed, needed);
-            }
+            Message::Programs { kind, changed } => self.parts.programs_changed(kind, changed),
             Message::Shield { started, wanted } => self.parts.shield_changed(started, wanted),
             Message::Prefetched(launch) => {
                 self.parts.prefetch_ended(launch);

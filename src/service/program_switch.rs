@@ -59,6 +59,8 @@ pub struct ProgramSwitch {
     kind: LaunchPrograms,
     /// While this lives, they are attached.
     attached: Option<ProgramLinks>,
+    /// Whether they are to be attached.
+    is_wanted: bool,
     /// Whether a thread attaches or detaches them. Attached twice, they would count twice.
     is_changing: bool,
     /// When they were attached, by CLOCK_MONOTONIC in nanoseconds; `u64::MAX`: they are not.
@@ -71,6 +73,7 @@ impl ProgramSwitch {
         ProgramSwitch {
             kind,
             attached: None,
+            is_wanted: false,
             is_changing: false,
             since_ns: Arc::new(AtomicU64::new(u64::MAX)),
             outbox,
@@ -86,6 +89,7 @@ impl ProgramSwitch {
         &mut self,
         programs: impl FnOnce() -> io::Result<LoadedPrograms>,
     ) -> io::Result<()> {
+        self.is_wanted = true;
         if self.is_changing || self.attached.is_some() {
             return Ok(());
         }
@@ -102,6 +106,7 @@ impl ProgramSwitch {
     /// # Errors
     /// When there is no thread.
     pub fn switch_off(&mut self) -> io::Result<()> {
+        self.is_wanted = false;
         let Some(attached) = self.attached.take() else {
             return Ok(());
         };
@@ -116,14 +121,22 @@ impl ProgramSwitch {
         self.since_ns.load(Ordering::Relaxed) <= start_ns.saturating_add(LATE_NS)
     }
 
-    /// The thread has attached or detached the programs.
+    /// The thread has attached or detached the programs. What has been wanted meanwhile is done; for that, they are
+    /// `programs`.
     ///
     /// # Errors
-    /// When it could not.
-    pub fn changed(&mut self, changed: io::Result<Option<ProgramLinks>>) -> io::Result<()> {
+    /// When it could not, and as [`ProgramSwitch::switch_on`].
+    pub fn changed(
+        &mut self,
+        changed: io::Result<Option<ProgramLinks>>,
+        programs: impl FnOnce() -> io::Result<LoadedPrograms>,
+    ) -> io::Result<()> {
         self.is_changing = false;
         self.attached = changed?;
-        Ok(())
+        match self.is_wanted {
+            true => self.switch_on(programs),
+            false => self.switch_off(),
+        }
     }
 
     fn change(

@@ -19,7 +19,7 @@ pub enum WatchedThread {
     Bus,
     /// Makes and frees the tables of recorders.
     Tables,
-    /// Has waits counted.
+    /// Has waits counted, and the use of completion pages watched.
     Attach,
 }
 

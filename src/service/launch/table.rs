@@ -93,11 +93,6 @@ impl Launches {
         self.followed.is_empty() && self.pending.is_empty()
     }
 
-    /// Whether a launch of an app is under way.
-    pub fn any_followed(&self) -> bool {
-        !self.followed.is_empty()
-    }
-
     /// The launch of this app that is under way.
     pub fn launch_of(&self, key: &UserApp) -> Option<u64> {
         let mut followed = self.followed.values();

@@ -161,19 +161,16 @@ impl Parts {
         }
     }
 
-    /// Programs were attached or detached. `needed`: a launch is under way.
+    /// Programs were attached or detached.
     pub fn programs_changed(
         &mut self,
         kind: LaunchPrograms,
         changed: io::Result<Option<ProgramLinks>>,
-        needed: bool,
     ) {
-        let switch = self.programs.of(kind);
-        // A launch may have begun or ended meanwhile.
-        let changed = switch.changed(changed).and_then(|()| match needed {
-            true => switch.switch_on(|| self.kernel.programs(kind)),
-            false => switch.switch_off(),
-        });
+        let changed = self
+            .programs
+            .of(kind)
+            .changed(changed, || self.kernel.programs(kind));
         self.check(programs_lack(kind), changed);
     }
 
