@@ -158,7 +158,9 @@ impl ShieldThread {
                 };
                 match self.drives.set(drive, &limits) {
                     Ok(()) => {
+                        let what = shielding.target.clone();
                         self.tell(|status| status.begins(shielding));
+                        tracing::debug!(what, "a drive is shielded");
                         None
                     }
                     Err(error) => {

@@ -211,6 +211,8 @@ fn a_launch_is_shielded_until_its_drive_is_written_no_longer() {
         before.changed().contains(&&*largest) && is_recorded(&image, &largest)
     });
     fs::write(&largest, "96").unwrap();
+    // Other settings follow this one.
+    service.until_said(&["a drive is shielded"]);
     image.let_end();
     app.succeed();
     service.launch_of(&image.id("app"));
