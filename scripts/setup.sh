@@ -139,6 +139,13 @@ install_rust_checkers() {
     fi
 }
 
+# fetch_crates: the sources of those that are linked, which checks look into without asking the network.
+fetch_crates() {
+    local fetch=("$CARGO" fetch --quiet --locked --manifest-path "$REPO/Cargo.toml" --target x86_64-unknown-linux-gnu)
+    as_invoker "${fetch[@]}" --offline 2>/dev/null || as_invoker "${fetch[@]}" ||
+        die "cargo could not fetch the crates that Cargo.lock names: see its message above"
+}
+
 # add_arm64: has apt know the packages of arm64. Ubuntu has them on other servers (ports.ubuntu.com), which its sources
 # have to name.
 add_arm64() {
@@ -192,6 +199,7 @@ main() {
     fi
     if [[ " ${needs[*]} " == *" test "* ]]; then
         install_rust_checkers
+        fetch_crates
     fi
     if [[ " ${needs[*]} " == *" arm64 "* ]]; then
         install_rust_for_arm64

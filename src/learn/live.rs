@@ -198,9 +198,13 @@ fn watch(
         if own_cgroup.is_none() {
             let threads: Vec<i32> = tracer.threads().take(MOST_THREADS).collect();
             own_cgroup = cgroup::of_launch(&mounts, &threads, start_ns);
-            own_cgroup
-                .into_iter()
-                .for_each(|own| tracer.set_cgroup(own));
+            if let Some(own) = own_cgroup {
+                tracer.set_cgroup(own);
+                tracing::debug!(
+                    launch = job.launch,
+                    "all of its cgroup belongs to the launch"
+                );
+            }
         }
         let events = tracer.wake_fd();
         wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;

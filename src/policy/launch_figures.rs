@@ -32,7 +32,7 @@ pub enum Warmth {
 }
 
 /// What became of a launch: what the kernel counted from its execve to its end, and what its prefetch thread
-/// did. A launch of which events or counters were lost is not judged.
+/// did. Of a launch whose waits were not counted, the times and switches say nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchFigures {
     /// What the kernel counted.
@@ -151,6 +151,7 @@ fn counted(counts: &LaunchCounts) -> Completion {
 pub fn well_prefetched() -> LaunchFigures {
     LaunchFigures {
         counts: LaunchCounts {
+            waits_counted: true,
             waiting_ns: 100_000,
             bytes: 100,
             ..LaunchCounts::default()

@@ -247,7 +247,8 @@ impl Managed {
     }
 
     /// First checks whether the profile is wrong, then whether it is of any use, and only then how it could
-    /// be better.
+    /// be better. A launch whose waits were not counted, as one that is over before that begins, tells what the profile lacks
+    /// and nothing else.
     fn launched(
         &mut self,
         now_s: u64,
@@ -255,10 +256,12 @@ impl Managed {
         figures: &LaunchFigures,
         rules: &TuningRules,
     ) -> Decision {
-        let warmth = figures.warmth();
+        let (warmth, is_comparable) = (figures.warmth(), figures.counts.waits_counted);
         let Some(report) = &figures.report else {
-            self.gain
-                .withheld(warmth, figures.took_us(), figures.waiting_us());
+            if is_comparable {
+                self.gain
+                    .withheld(warmth, figures.took_us(), figures.waiting_us());
+            }
             if warmth == Warmth::Cold {
                 self.cold_requests.measured(figures.own_readaheads());
             }
@@ -272,8 +275,10 @@ impl Managed {
         let mut is_due = false;
         if figures.is_prefetched() {
             is_due = self.learned.prefetched(now_s);
-            self.gain
-                .prefetched(warmth, figures.took_us(), figures.waiting_us());
+            if is_comparable {
+                self.gain
+                    .prefetched(warmth, figures.took_us(), figures.waiting_us());
+            }
             // Where the launch read little itself, it does not matter for what.
             let missed = match Relearning::are_many(figures.own_readaheads(), cold_requests) {
                 true => figures.missed,
@@ -296,7 +301,7 @@ impl Managed {
             Decision::Keep => {}
             decision => return decision,
         }
-        let tuning = self.tuning.as_mut();
+        let tuning = self.tuning.as_mut().filter(|_| is_comparable);
         match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests, rules)) {
             Some(params) => Decision::Reschedule(params),
             None if is_due => self.learn_next(DecisionReason::Periodic),

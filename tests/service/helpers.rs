@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
-use crate::running::{Image, Launched, Running};
+use crate::running::{Image, Launched, Running, WAIT};
 use crate::{Turn, set_up};
 use common::fake_bus::{APP, Cgroups, make_pipes, reading, served};
 use common::root::{WHOLE, pages_of};
@@ -100,7 +101,21 @@ fn processes_in_the_launchs_own_cgroup_belong_to_the_launch() {
     };
     let cgroups = Cgroups::new();
     let mut service = image.start();
-    learn(&image, &mut service, &[50], &cgroups.enter());
+    service.ready_to_learn();
+    let (root, enter) = (image.root.path(), cgroups.enter());
+    // A launch may be over before the service has looked at its cgroup, so what is served to it waits for that.
+    let wait = WAIT.replace("/go", root.join("go").to_str().unwrap());
+    let serve = format!("{wait}; {enter}{}", reading(root, 0, &[50]));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            service.line(&["all of its cgroup belongs to the launch"]);
+            image.let_end();
+        });
+        served(root, &serve, launcher(&image, &enter));
+    });
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    image.until_stored("app");
     service.stop();
     assert!(learned(&image, 50).into_iter().eq(WHOLE));
 }

@@ -87,11 +87,22 @@ impl EffortMeter {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::Command;
     use std::thread;
     use std::time::Duration;
 
     use super::*;
+
+    /// Context switches of the calling thread.
+    fn own_switches() -> u64 {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let lines = status.lines();
+        let counts = lines.filter_map(|line| line.split_once("_ctxt_switches:"));
+        counts
+            .map(|(_, count)| count.trim().parse::<u64>().unwrap())
+            .sum()
+    }
 
     #[test]
     fn prefetchers_are_what_is_started_before_the_app() {
@@ -99,9 +110,12 @@ mod tests {
             eprintln!("SKIPPED: only root may count context switches, and not every kernel can");
             return;
         };
-        let naps =
-            |count: u32| move || (0..count).for_each(|_| thread::sleep(Duration::from_micros(100)));
-        thread::spawn(naps(60)).join().unwrap();
+        // Now and then a nap is over before the processor is given away, so the thread tells how often that happened.
+        let prefetcher = thread::spawn(|| {
+            (0..60).for_each(|_| thread::sleep(Duration::from_micros(100)));
+            own_switches()
+        });
+        let least = prefetcher.join().unwrap();
         meter.app_starts().unwrap();
         let app = Command::new("/bin/sleep").arg("0.01").status();
         assert!(app.unwrap().success());
@@ -111,8 +125,8 @@ mod tests {
         };
         let effort = meter.so_far(cpu).unwrap();
         assert_eq!((effort.user, effort.system), (1.0, 2.0));
-        assert!(effort.prefetch_switches >= 60, "{effort:?}");
-        assert!((1..60).contains(&effort.switches), "{effort:?}");
+        assert!(effort.prefetch_switches >= least, "{least}: {effort:?}");
+        assert!((1..least).contains(&effort.switches), "{least}: {effort:?}");
         assert!(effort.app > 0.0 && effort.prefetch > 0.0, "{effort:?}");
     }
 }

@@ -504,3 +504,34 @@ fn the_state_survives_being_written_and_read() {
     let read: Managed = serde_json::from_slice(&written).expect("its own format");
     assert_eq!(read, app);
 }
+
+#[test]
+fn a_launch_whose_waits_were_not_counted_tells_what_the_profile_lacks_and_nothing_of_the_gain() {
+    let uncounted = |change: fn(&mut LaunchFigures)| {
+        changed(|figures| {
+            figures.counts.waits_counted = false;
+            change(figures);
+        })
+    };
+    let lacking = uncounted(|figures| {
+        figures.counts.requests = 50;
+        figures.missed = Some(MissedRequests {
+            recurring: 50,
+            ..MissedRequests::default()
+        });
+    });
+    let decision = launch(&mut prefetching(), lacking);
+    assert!(matches!(
+        decision,
+        Decision::Relearn(DecisionReason::Missed(_))
+    ));
+    let mut app = prefetching();
+    for figures in [
+        uncounted(|figures| figures.switches = 100),
+        uncounted(|figures| figures.report = None),
+    ] {
+        assert_eq!(launch(&mut app, figures), Decision::Keep);
+    }
+    assert_eq!(app.typical_times(), prefetching().typical_times());
+    assert_eq!(app.tuning(), prefetching().tuning());
+}

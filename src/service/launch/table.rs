@@ -402,22 +402,22 @@ impl FollowedLaunch {
         self.figures.report = report;
     }
 
-    /// Whether the launch can be compared with others of its app: there is a profile to hold its figures
-    /// against, its waits were counted, and its prefetch, if it had one, has ended by itself.
+    /// Whether the launch can be compared with others of its app: it tells of the profile, and its waits were
+    /// counted.
     fn is_comparable(&self) -> bool {
-        let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
-        self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
+        self.tells_of_profile() && self.figures.counts.waits_counted
     }
 
-    /// Whether the app's policy judges the launch: it can be compared with others, or another program has delayed its opens,
-    /// which needs no comparison.
+    /// Whether there is a profile to hold the launch's figures against, and its prefetch, if it had one, has ended by itself.
+    fn tells_of_profile(&self) -> bool {
+        let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
+        self.figures.schedule_bytes > 0 && !cut_off
+    }
+
+    /// Whether the app's policy judges the launch. One for which was read ahead before it began shows neither what prefetching
+    /// gains nor what the profile lacks.
     pub fn is_judged(&self) -> bool {
-        if self.figures.read_before > 0 {
-            // It shows neither what prefetching gains nor what the profile lacks.
-            return false;
-        }
-        let report = self.figures.report.as_ref();
-        self.is_comparable() || report.is_some_and(|report| report.slow_opens.is_some())
+        self.tells_of_profile() && self.figures.read_before == 0
     }
 
     /// The launch, which is over. Its last counts were taken.

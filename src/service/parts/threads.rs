@@ -44,11 +44,16 @@ impl Parts {
         match self.check_recorded(result.profile, cached) {
             Ok(recorded) => {
                 let exact_faults = recorded.learned.summary.exact_faults;
-                let window_pages = recorded.learned.summary.resolved.window_pages;
+                let summary = &recorded.learned.summary;
+                let (window_pages, lost_paths) =
+                    (summary.resolved.window_pages, summary.lost_paths);
+                let paths = summary.resolved.paths.used;
                 tracing::debug!(
                     launch = result.launch,
                     exact_faults,
                     window_pages,
+                    paths,
+                    lost_paths,
                     "recorded"
                 );
                 let note = format!("learned {} entries", recorded.cached.entries);

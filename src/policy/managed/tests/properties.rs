@@ -16,7 +16,7 @@ prop_compose! {
         missed in prop::option::of(prop::array::uniform5(number())),
         prefetched in prop::bool::weighted(0.8),
         stale_files in 0..2u64,
-        warm in prop::bool::weighted(0.2),
+        [warm, uncounted] in prop::array::uniform2(prop::bool::weighted(0.2)),
     ) -> LaunchFigures {
         let missed = missed.map(|[recurring, other_drive, once, written, unreadable]| MissedRequests {
             recurring,
@@ -28,6 +28,7 @@ prop_compose! {
         let report = PrefetchReport { scheduled, stale_files, warm, ..PrefetchReport::default() };
         LaunchFigures {
             counts: LaunchCounts {
+                waits_counted: !uncounted,
                 waiting_ns: waiting_us.saturating_mul(1000),
                 bytes,
                 requests,
