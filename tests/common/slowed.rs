@@ -85,6 +85,12 @@ impl Slowed {
         fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
+    /// It is as fast as others again.
+    pub fn release(&self, pid: u32) {
+        let others = self.0.parent().unwrap().join("cgroup.procs");
+        fs::write(others, pid.to_string()).unwrap();
+    }
+
     /// The same command, as a process of the group.
     pub fn command(&self, command: &Command) -> Command {
         let mut within = Command::new("sh");

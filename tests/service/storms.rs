@@ -76,9 +76,11 @@ fn fork_bombs_and_parallel_compiles_are_nobodys_business() {
     assert_small(&service);
 }
 
-/// Sends junk to the socket in the first argument as another user, as fast as it can; it ends when it is killed.
+/// Sends junk to the socket in the first argument as another user, several times as fast as it is taken from there, so that
+/// the socket is always full; it ends when it is killed. It leaves others a moment to wake up in when there is room: a loop
+/// that spins takes each place before any sender that waits.
 const JUNK: &str = "
-import os, socket, sys
+import os, socket, sys, time
 to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 to.setblocking(False)
 to.connect(sys.argv[1])
@@ -91,6 +93,7 @@ while True:
         to.send(b'no name of an app')
     except OSError:
         pass
+    time.sleep(0.0001)
 ";
 
 /// Announces itself through the socket in the first argument as another user, waits until that is taken, and goes on
@@ -152,7 +155,7 @@ fn apps_that_never_end_and_apps_that_end_at_once() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.configure("[launch]\ntimeout_s = 2\nquiet_window_ms = 1900\nquiet_reads = 1\n");
+    image.configure("[launch]\ntimeout_s = 1\nquiet_window_ms = 900\nquiet_reads = 1\n");
     image.script(
         "endless",
         "cat /data/*; while :; do dd if=/sparse/big of=/dev/null bs=64k iflag=direct; done",

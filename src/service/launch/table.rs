@@ -402,7 +402,7 @@ impl FollowedLaunch {
         self.figures.report = report;
     }
 
-    /// Whether the launch can be compared with others of its app: it tells of the profile, and its waits were
+    /// Whether the launch can be compared with others of its app: it can be held against the profile, and its waits were
     /// counted.
     fn is_comparable(&self) -> bool {
         self.tells_of_profile() && self.figures.counts.waits_counted
