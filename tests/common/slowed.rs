@@ -85,10 +85,15 @@ impl Slowed {
         fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
-    /// It is as fast as others again.
-    pub fn release(&self, pid: u32) {
-        let others = self.0.parent().unwrap().join("cgroup.procs");
-        fs::write(others, pid.to_string()).unwrap();
+    /// Its processes get as much of this drive as others from now on, and what waits for it goes on at once.
+    pub fn lift(&self, device: &Path) {
+        let id = rustix::fs::stat(device).unwrap().st_rdev;
+        let id = format!("{}:{}", major(id), minor(id));
+        let own = self.0.join("blkio.throttle.read_iops_device");
+        match own.exists() {
+            true => fs::write(own, format!("{id} 0")).unwrap(),
+            false => fs::write(self.0.join("io.max"), format!("{id} riops=max")).unwrap(),
+        }
     }
 
     /// The same command, as a process of the group.

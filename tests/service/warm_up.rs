@@ -159,8 +159,8 @@ fn a_launch_ends_the_reading_and_is_prefetched() {
     let read = service.line(&[READ]);
     assert!(read.contains("a launch began"), "{read}");
     assert!(number(&read, "bytes") < 7 << 20, "{read}");
-    // The app would wait for what is read for it.
-    slowed.release(service.pid());
+    // The app would wait for what is being read.
+    slowed.lift(image.root.image.device());
     let line = service.launch_of(&image.id("app"));
     assert!(line.contains("kind=Prefetched"), "{line}");
     app.succeed();
