@@ -81,8 +81,10 @@ fn what_launches_read_from_some_day_on_joins_their_profile() {
         return;
     };
     let list = image.root.path().join("list");
-    // What comes after the last pages of the launch that was learned is no part of it.
-    let reads = |files: &str| fs::write(&list, format!("{files} /data/1 /data/2\n")).unwrap();
+    // What comes after the last pages of the launch that was learned is no part of it. And the app reads so much that it is
+    // not learned again for what it misses: a launch of milliseconds is over before its look-ups are recorded.
+    let known = "/data/[1-4]? /data/[6-9]? /data/1??";
+    let reads = |files: &str| fs::write(&list, format!("{files} {known}\n")).unwrap();
     reads("");
     image.script("app", "read -r files < /list; cat $files");
     image.enable("app");
