@@ -12,7 +12,7 @@ use crate::kernel::{LaunchPrograms, LoadedPrograms, ProgramLinks};
 use crate::process::Clocks;
 
 /// How much later than a launch programs may be attached, in nanoseconds, to have seen all of it that matters: that takes
-/// a millisecond or some.
+/// a millisecond or some, and before Linux 6.12 tenths of a second for those that see pages.
 const LATE_NS: u64 = 100_000_000;
 
 /// A switch for each kind of programs. What takes long for one kind keeps no other from being attached in time.
@@ -40,12 +40,15 @@ impl ProgramSwitches {
 
     /// Whether waits are counted of a launch that began at `start_ns`.
     pub fn count_waits_since(&self, start_ns: u64) -> bool {
-        self.waits.is_on_since(start_ns)
+        self.waits.is_on_by(start_ns, LATE_NS)
     }
 
-    /// Whether it is seen when such a launch uses its completion pages.
-    pub fn see_completion_since(&self, start_ns: u64) -> bool {
-        self.completion.is_on_since(start_ns)
+    /// Whether it was seen from early on when such a launch used its completion pages, which it had used at `completed_ns`
+    /// (0: not yet). They are those that a launch uses last, in the last tenth of its time: one that used enough of them behind
+    /// the first half of its time has hardly used them all before, too.
+    pub fn see_completion_since(&self, start_ns: u64, completed_ns: u64) -> bool {
+        let half_ns = completed_ns.saturating_sub(start_ns) / 2;
+        self.completion.is_on_by(start_ns, LATE_NS.max(half_ns))
     }
 
     /// Whether a thread attaches or detaches programs.
@@ -117,8 +120,9 @@ impl ProgramSwitch {
         })
     }
 
-    fn is_on_since(&self, start_ns: u64) -> bool {
-        self.since_ns.load(Ordering::Relaxed) <= start_ns.saturating_add(LATE_NS)
+    /// Whether the programs are attached, and have been since so many nanoseconds behind this time.
+    fn is_on_by(&self, start_ns: u64, late_ns: u64) -> bool {
+        self.since_ns.load(Ordering::Relaxed) <= start_ns.saturating_add(late_ns)
     }
 
     /// The thread has attached or detached the programs. What has been wanted meanwhile is done; for that, they are
@@ -151,5 +155,38 @@ impl ProgramSwitch {
         work_behind("pf-attach", &self.outbox, work)?;
         self.is_changing = true;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::mailbox::mailbox;
+
+    #[test]
+    fn late_programs_have_seen_a_launch_that_was_complete_long_after_they_were_attached() {
+        let (outbox, _inbox) = mailbox().unwrap();
+        let switches = ProgramSwitches::new(&outbox);
+        let (start_ns, ms) = (5_000_000_000, 1_000_000);
+        let seen = |attached_ms: u64, completed_ms: u64| {
+            let since_ns = start_ns + attached_ms * ms;
+            switches
+                .completion
+                .since_ns
+                .store(since_ns, Ordering::Relaxed);
+            let completed_ns = match completed_ms {
+                0 => 0,
+                _ => start_ns + completed_ms * ms,
+            };
+            switches.see_completion_since(start_ns, completed_ns)
+        };
+        assert!(seen(100, 0) && seen(100, 101));
+        assert!(!seen(101, 0) && !seen(101, 201));
+        assert!(seen(300, 600) && !seen(301, 600));
+        switches
+            .completion
+            .since_ns
+            .store(u64::MAX, Ordering::Relaxed);
+        assert!(!switches.see_completion_since(start_ns, start_ns + 1000 * ms));
     }
 }

@@ -163,7 +163,9 @@ impl Outside for Parts {
         Some(LaunchCounts {
             waits_counted: self.programs.count_waits_since(counts.start_ns),
             completion_late: counts.has_completion
-                && !self.programs.see_completion_since(counts.start_ns),
+                && !self
+                    .programs
+                    .see_completion_since(counts.start_ns, counts.completed_ns),
             ..counts
         })
     }
