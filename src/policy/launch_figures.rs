@@ -32,7 +32,7 @@ pub enum Warmth {
 }
 
 /// What became of a launch: what the kernel counted from its execve to its end, and what its prefetch thread
-/// did. Of a launch whose waits were not counted, the times and switches say nothing.
+/// did. Of a launch whose waits were not counted, the switches and the time that it waited say nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchFigures {
     /// What the kernel counted.

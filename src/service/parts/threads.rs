@@ -43,17 +43,13 @@ impl Parts {
         }
         match self.check_recorded(result.profile, cached) {
             Ok(recorded) => {
-                let exact_faults = recorded.learned.summary.exact_faults;
                 let summary = &recorded.learned.summary;
-                let (window_pages, lost_paths) =
-                    (summary.resolved.window_pages, summary.lost_paths);
-                let paths = summary.resolved.paths.used;
                 tracing::debug!(
                     launch = result.launch,
-                    exact_faults,
-                    window_pages,
-                    paths,
-                    lost_paths,
+                    exact_faults = summary.exact_faults,
+                    window_pages = summary.resolved.window_pages,
+                    paths = summary.resolved.paths.used,
+                    lost_paths = summary.lost_paths,
                     "recorded"
                 );
                 let note = format!("learned {} entries", recorded.cached.entries);
