@@ -127,7 +127,7 @@ fn figures(launch: &LaunchRecord, shows_user: bool) -> String {
         launch.done(),
         launch.warmth.map_or(String::new(), word),
         duration(launch.duration_us),
-        format::seconds(launch.waiting_us),
+        duration(launch.waiting_us),
         mib(launch.read_bytes),
         user_column(launch.uid, shows_user),
     )
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn launches_have_their_app_and_user_where_there_are_several() {
         let launch = LaunchRecord {
-            waiting_us: 1_250_000,
+            waiting_us: Some(1_250_000),
             app: "/a".to_owned(),
             kind: Kind::Learned,
             note: Some("n".to_owned()),
@@ -319,7 +319,7 @@ mod tests {
         let launch = LaunchRecord {
             time_s: 1_700_000_000,
             duration_us: Some(99_999_000),
-            waiting_us: 99_999_000,
+            waiting_us: Some(99_999_000),
             read_bytes: 2000 << 20,
             kind: Kind::Prefetched,
             warmth: Some(crate::policy::Warmth::Partly),

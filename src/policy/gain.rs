@@ -89,8 +89,8 @@ impl TypicalTimes {
 struct TimedLaunch {
     /// How long it took, in microseconds.
     took_us: u64,
-    /// How long its tasks waited for the drive, summed up, in microseconds.
-    waiting_us: u64,
+    /// How long its tasks waited for the drive, summed up, in microseconds; `None` if that was not counted.
+    waiting_us: Option<u64>,
 }
 
 /// The comparison, with the credit that keeps withheld launches rare.
@@ -125,9 +125,9 @@ impl Gain {
         withheld
     }
 
-    /// A prefetched launch ended, which took so long, if that is known, and spent `waiting_us` of it waiting for the drive;
-    /// in microseconds.
-    pub fn prefetched(&mut self, warmth: Warmth, took_us: Option<u64>, waiting_us: u64) {
+    /// A prefetched launch ended, which took so long, if that is known, and spent `waiting_us` of it waiting for the drive, if
+    /// that was counted; in microseconds.
+    pub fn prefetched(&mut self, warmth: Warmth, took_us: Option<u64>, waiting_us: Option<u64>) {
         if warmth == Warmth::Cold {
             // Where no time is known, one without prefetching would be compared with nothing.
             if took_us.is_some() {
@@ -138,7 +138,7 @@ impl Gain {
     }
 
     /// A launch ended from which prefetching was withheld. A warm one gets its credit back: it lost nothing.
-    pub fn withheld(&mut self, warmth: Warmth, took_us: Option<u64>, waiting_us: u64) {
+    pub fn withheld(&mut self, warmth: Warmth, took_us: Option<u64>, waiting_us: Option<u64>) {
         match warmth {
             Warmth::Cold => add(&mut self.without, took_us, waiting_us),
             Warmth::Partly => {}
@@ -147,7 +147,7 @@ impl Gain {
     }
 
     /// A cold launch was not prefetched for another reason: it was learned, with the usual readahead.
-    pub fn learned(&mut self, took_us: Option<u64>, waiting_us: u64) {
+    pub fn learned(&mut self, took_us: Option<u64>, waiting_us: Option<u64>) {
         add(&mut self.without, took_us, waiting_us);
     }
 
@@ -165,12 +165,12 @@ impl Gain {
     /// What is typical of the launches that are remembered.
     pub fn typical(&self) -> TypicalTimes {
         TypicalTimes {
-            with_us: median(&self.with, |launch| launch.took_us),
-            without_us: median(&self.without, |launch| launch.took_us),
+            with_us: median(&self.with, |launch| Some(launch.took_us)),
+            without_us: median(&self.without, |launch| Some(launch.took_us)),
         }
     }
 
-    /// How long those without prefetching typically waited for the drive, in microseconds.
+    /// How long those without prefetching typically waited for the drive, in microseconds, as far as that was counted.
     pub fn waiting_without_us(&self) -> Option<u64> {
         median(&self.without, |launch| launch.waiting_us)
     }
@@ -207,7 +207,7 @@ impl Gain {
 
     /// Whether prefetched launches were no faster than any without, of which too few are known to say so.
     fn is_doubted(&self) -> bool {
-        let typical = median(&self.with, |launch| launch.took_us);
+        let typical = self.typical().with_us;
         self.with.len() >= LEAST_WITH
             && (1..ENOUGH).contains(&self.without.len())
             && typical.is_some_and(|with_us| self.is_slower_than_all(with_us))
@@ -224,7 +224,7 @@ impl Gain {
 }
 
 /// Adds a launch to the last ones, if its time is known.
-fn add(launches: &mut Vec<TimedLaunch>, took_us: Option<u64>, waiting_us: u64) {
+fn add(launches: &mut Vec<TimedLaunch>, took_us: Option<u64>, waiting_us: Option<u64>) {
     if let Some(took_us) = took_us {
         let launch = TimedLaunch {
             took_us,
@@ -242,8 +242,8 @@ pub(super) fn remember<T>(figures: &mut Vec<T>, figure: T) {
     figures.push(figure);
 }
 
-fn median(launches: &[TimedLaunch], time: fn(&TimedLaunch) -> u64) -> Option<u64> {
-    lower_median(&launches.iter().map(time).collect::<Vec<_>>())
+fn median(launches: &[TimedLaunch], time: fn(&TimedLaunch) -> Option<u64>) -> Option<u64> {
+    lower_median(&launches.iter().filter_map(time).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -255,10 +255,10 @@ mod tests {
     fn gain(with_us: &[u64], without_us: &[u64]) -> Gain {
         let mut gain = Gain::default();
         for &time in with_us {
-            gain.prefetched(Warmth::Cold, Some(time), 0);
+            gain.prefetched(Warmth::Cold, Some(time), Some(0));
         }
         for &time in without_us {
-            gain.withheld(Warmth::Cold, Some(time), 0);
+            gain.withheld(Warmth::Cold, Some(time), Some(0));
         }
         gain
     }
@@ -353,17 +353,18 @@ mod tests {
     fn only_cold_launches_whose_time_is_known_are_evidence() {
         let mut gain = Gain::default();
         for warmth in [Warmth::Partly, Warmth::Warm] {
-            gain.prefetched(warmth, Some(1), 1);
-            gain.withheld(warmth, Some(1), 1);
+            gain.prefetched(warmth, Some(1), Some(1));
+            gain.withheld(warmth, Some(1), Some(1));
         }
         for _ in 0..20 {
-            gain.prefetched(Warmth::Cold, None, 1);
+            gain.prefetched(Warmth::Cold, None, Some(1));
         }
         assert!(!gain.withhold(0));
-        gain.withheld(Warmth::Cold, None, 1);
-        gain.learned(None, 1);
+        gain.withheld(Warmth::Cold, None, Some(1));
+        gain.learned(None, Some(1));
         assert_eq!(gain.typical(), TypicalTimes::default());
-        gain.learned(Some(7), 5);
+        gain.learned(Some(7), Some(5));
+        gain.learned(Some(7), None);
         assert_eq!(gain.typical().without_us, Some(7));
         assert_eq!(gain.waiting_without_us(), Some(5));
     }
@@ -372,13 +373,13 @@ mod tests {
     fn nine_cold_launches_pay_for_one_and_a_warm_one_is_paid_back() {
         let mut gain = gain(&[1; 8], &[]);
         assert!(!gain.withhold(0));
-        gain.prefetched(Warmth::Cold, Some(1), 0);
+        gain.prefetched(Warmth::Cold, Some(1), Some(0));
         assert!(!gain.withhold(1));
         assert!(gain.withhold(0));
         assert!(!gain.withhold(0));
-        gain.withheld(Warmth::Warm, Some(0), 0);
+        gain.withheld(Warmth::Warm, Some(0), Some(0));
         assert!(gain.withhold(4));
-        gain.withheld(Warmth::Partly, Some(0), 0);
+        gain.withheld(Warmth::Partly, Some(0), Some(0));
         assert!(!gain.withhold(0));
     }
 
@@ -387,7 +388,7 @@ mod tests {
         let mut doubted = gain(&[1000; 3], &[1000]);
         assert!(!doubted.withhold(1));
         assert!(doubted.withhold(2));
-        doubted.withheld(Warmth::Warm, Some(1), 0);
+        doubted.withheld(Warmth::Warm, Some(1), Some(0));
         assert_eq!(doubted.credit, 3, "no more than it cost is paid back");
         assert!(doubted.withhold(2) && doubted.withhold(2) && doubted.withhold(2));
         assert!(!doubted.withhold(2), "each is paid for by a prefetched one");
@@ -418,13 +419,13 @@ mod tests {
             for (random, warmth, heard_of) in launches {
                 if gain.withhold(random) {
                     if heard_of {
-                        gain.withheld(warmth, Some(2), 1);
+                        gain.withheld(warmth, Some(2), Some(1));
                     }
                     let cost = u32::from(!(heard_of && warmth == Warmth::Warm));
                     withheld += cost;
                     all += cost;
                 } else {
-                    gain.prefetched(warmth, Some(with_us), 1);
+                    gain.prefetched(warmth, Some(with_us), Some(1));
                     all += u32::from(warmth == Warmth::Cold);
                 }
                 prop_assert!(withheld * one_in <= all, "{withheld} of {all}");
@@ -441,9 +442,9 @@ mod tests {
                 // Every fourth number allows it, so that this needs no luck.
                 let random = if turn % 4 == 0 { 0 } else { random };
                 if gain.withhold(random) {
-                    gain.withheld(Warmth::Cold, Some(1000), 900);
+                    gain.withheld(Warmth::Cold, Some(1000), Some(900));
                 } else {
-                    gain.prefetched(Warmth::Cold, Some(100), 1000);
+                    gain.prefetched(Warmth::Cold, Some(100), Some(1000));
                 }
             }
             prop_assert_eq!(gain.verdict(), helps(100, 1000));

@@ -72,9 +72,11 @@ impl LaunchFigures {
         took_us(self.counts.start_ns, completion, self.exited_ns)
     }
 
-    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
-    pub fn waiting_us(&self) -> u64 {
-        self.counts.waiting_ns / 1000
+    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up; `None` if that was not counted
+    /// from the launch's beginning on.
+    pub fn waiting_us(&self) -> Option<u64> {
+        let counts = &self.counts;
+        counts.waits_counted.then_some(counts.waiting_ns / 1000)
     }
 
     /// Bytes that the drive read for the launch tree and the prefetch thread.

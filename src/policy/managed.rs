@@ -247,8 +247,8 @@ impl Managed {
     }
 
     /// First checks whether the profile is wrong, then whether it is of any use, and only then how it could
-    /// be better. A launch whose waits were not counted, as one that is over before that begins, tells what the profile lacks
-    /// and nothing else.
+    /// be better. One whose waits were not counted, as of a launch that is over before that begins, says nothing of the last:
+    /// tuning compares switches.
     fn launched(
         &mut self,
         now_s: u64,
@@ -256,12 +256,10 @@ impl Managed {
         figures: &LaunchFigures,
         rules: &TuningRules,
     ) -> Decision {
-        let (warmth, is_comparable) = (figures.warmth(), figures.counts.waits_counted);
+        let warmth = figures.warmth();
         let Some(report) = &figures.report else {
-            if is_comparable {
-                self.gain
-                    .withheld(warmth, figures.took_us(), figures.waiting_us());
-            }
+            self.gain
+                .withheld(warmth, figures.took_us(), figures.waiting_us());
             if warmth == Warmth::Cold {
                 self.cold_requests.measured(figures.own_readaheads());
             }
@@ -275,10 +273,8 @@ impl Managed {
         let mut is_due = false;
         if figures.is_prefetched() {
             is_due = self.learned.prefetched(now_s);
-            if is_comparable {
-                self.gain
-                    .prefetched(warmth, figures.took_us(), figures.waiting_us());
-            }
+            self.gain
+                .prefetched(warmth, figures.took_us(), figures.waiting_us());
             // Where the launch read little itself, it does not matter for what.
             let missed = match Relearning::are_many(figures.own_readaheads(), cold_requests) {
                 true => figures.missed,
@@ -301,7 +297,8 @@ impl Managed {
             Decision::Keep => {}
             decision => return decision,
         }
-        let tuning = self.tuning.as_mut().filter(|_| is_comparable);
+        let tuning = self.tuning.as_mut();
+        let tuning = tuning.filter(|_| figures.counts.waits_counted);
         match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests, rules)) {
             Some(params) => Decision::Reschedule(params),
             None if is_due => self.learn_next(DecisionReason::Periodic),

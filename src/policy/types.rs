@@ -109,8 +109,8 @@ impl PhaseRequest {
 pub struct ColdLaunch {
     /// How long it took, in microseconds; `None` if that is not known.
     pub took_us: Option<u64>,
-    /// How long it waited for the drive, in microseconds.
-    pub waiting_us: u64,
+    /// How long it waited for the drive, in microseconds; `None` if that was not counted.
+    pub waiting_us: Option<u64>,
     /// Read requests that it made.
     pub requests: u64,
 }

@@ -24,7 +24,8 @@ const NUMBERED: f64 = 18.0;
 pub fn chart(launches: &[LaunchRecord], description: &str) -> Markup {
     let times = launches
         .iter()
-        .flat_map(|launch| [launch.duration_us.unwrap_or(0), launch.waiting_us]);
+        .flat_map(|launch| [launch.duration_us, launch.waiting_us])
+        .flatten();
     let scale = Scale::of(times.max().unwrap_or(0));
     let left = scale.labels().map(|(_, label)| label.chars().count()).max();
     let left = left.unwrap_or(0) as f64 * CHARACTER + 12.0;
@@ -82,7 +83,9 @@ fn bar(
             @if let Some(took_us) = launch.duration_us {
                 (standing(&kind, scale, took_us, (middle, pitch * 0.7)))
             }
-            (standing("bar waited", scale, launch.waiting_us, (middle, pitch * 0.26)))
+            @if let Some(waiting_us) = launch.waiting_us {
+                (standing("bar waited", scale, waiting_us, (middle, pitch * 0.26)))
+            }
             (text("middle", (middle, foot + 16.0), letter(launch.warmth)))
             @if is_numbered {
                 (text("middle faint", (middle, foot + 34.0), &number.to_string()))
@@ -240,7 +243,7 @@ mod tests {
             kind,
             warmth,
             duration_us: Some(duration_us),
-            waiting_us,
+            waiting_us: Some(waiting_us),
             ..LaunchRecord::default()
         };
         let launches = [

@@ -179,8 +179,8 @@ fn times(launches: &[LaunchRecord], known: usize) -> Markup {
                 group.done,
                 caches(group.warmth),
                 group.count,
-                took(group.duration_us),
-                seconds(group.waiting_us)
+                time(group.duration_us),
+                time(group.waiting_us)
             )
         })
         .collect();
@@ -206,7 +206,7 @@ struct LaunchGroup {
     warmth: Option<Warmth>,
     count: usize,
     duration_us: Option<u64>,
-    waiting_us: u64,
+    waiting_us: Option<u64>,
     read_bytes: u64,
 }
 
@@ -232,26 +232,17 @@ fn groups(launches: &[LaunchRecord]) -> Vec<LaunchGroup> {
     all.filter_map(|(done, warmth)| {
         let fits = |launch: &&LaunchRecord| (launch.done(), launch.warmth) == (done, warmth);
         let group: Vec<&LaunchRecord> = launches.iter().filter(fits).collect();
-        let median = |figure: fn(&LaunchRecord) -> u64| {
-            lower_median(
-                &group
-                    .iter()
-                    .map(|launch| figure(launch))
-                    .collect::<Vec<_>>(),
-            )
+        let median = |figure: fn(&LaunchRecord) -> Option<u64>| {
+            let known = group.iter().filter_map(|launch| figure(launch));
+            lower_median(&known.collect::<Vec<_>>())
         };
         Some(LaunchGroup {
             done,
             warmth,
             count: group.len(),
-            duration_us: lower_median(
-                &group
-                    .iter()
-                    .filter_map(|launch| launch.duration_us)
-                    .collect::<Vec<_>>(),
-            ),
-            waiting_us: median(|launch| launch.waiting_us)?,
-            read_bytes: median(|launch| launch.read_bytes)?,
+            duration_us: median(|launch| launch.duration_us),
+            waiting_us: median(|launch| launch.waiting_us),
+            read_bytes: median(|launch| Some(launch.read_bytes))?,
         })
     })
     .collect()
@@ -263,8 +254,8 @@ fn by_kind(launches: &[LaunchRecord]) -> Markup {
             group.done.to_owned(),
             caches(group.warmth),
             group.count.to_string(),
-            took(group.duration_us),
-            seconds(group.waiting_us),
+            time(group.duration_us),
+            time(group.waiting_us),
             mib(group.read_bytes),
         ]
     });
@@ -305,8 +296,8 @@ fn each(launches: &[LaunchRecord]) -> Markup {
         row.extend([
             launch.done().to_owned(),
             caches(launch.warmth),
-            took(launch.duration_us),
-            seconds(launch.waiting_us),
+            time(launch.duration_us),
+            time(launch.waiting_us),
             launch.own_readaheads.to_string(),
             mib(launch.read_bytes),
             launch.note.clone().unwrap_or_default(),
@@ -436,8 +427,8 @@ fn caches(warmth: Option<Warmth>) -> String {
     warmth.map_or_else(|| "–".to_owned(), word)
 }
 
-/// How long a launch took.
-fn took(us: Option<u64>) -> String {
+/// A time of a launch, if it is known.
+fn time(us: Option<u64>) -> String {
     us.map_or_else(|| "–".to_owned(), seconds)
 }
 
@@ -448,8 +439,8 @@ fn words(launch: &LaunchRecord) -> String {
         date(launch.time_s),
         launch.done(),
         caches(launch.warmth),
-        took(launch.duration_us),
-        seconds(launch.waiting_us)
+        time(launch.duration_us),
+        time(launch.waiting_us)
     )
 }
 

@@ -23,7 +23,7 @@ fn launch(kind: Kind, warmth: Option<Warmth>, duration_us: u64) -> LaunchRecord 
         kind,
         warmth,
         duration_us: Some(duration_us),
-        waiting_us: duration_us / 2,
+        waiting_us: Some(duration_us / 2),
         read_bytes: 50 << 20,
         own_readaheads: 7,
         ..LaunchRecord::default()
@@ -180,7 +180,7 @@ fn extremes_do_not_break_the_page() {
         time_s: u64::MAX,
         uid: u32::MAX,
         duration_us: Some(u64::MAX),
-        waiting_us: u64::MAX,
+        waiting_us: Some(u64::MAX),
         read_bytes: u64::MAX,
         own_readaheads: u64::MAX,
         ..launch(Kind::Prefetched, Some(Warmth::Cold), 0)

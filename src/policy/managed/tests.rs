@@ -451,7 +451,7 @@ fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
             history: &history(),
             cold: Some(ColdLaunch {
                 took_us: Some(100),
-                waiting_us: 100,
+                waiting_us: Some(100),
                 requests: 100,
             }),
             pages: None,
@@ -506,7 +506,7 @@ fn the_state_survives_being_written_and_read() {
 }
 
 #[test]
-fn a_launch_whose_waits_were_not_counted_tells_what_the_profile_lacks_and_nothing_of_the_gain() {
+fn a_launch_whose_waits_were_not_counted_tells_all_but_how_to_tune() {
     let uncounted = |change: fn(&mut LaunchFigures)| {
         changed(|figures| {
             figures.counts.waits_counted = false;
@@ -532,6 +532,6 @@ fn a_launch_whose_waits_were_not_counted_tells_what_the_profile_lacks_and_nothin
     ] {
         assert_eq!(launch(&mut app, figures), Decision::Keep);
     }
-    assert_eq!(app.typical_times(), prefetching().typical_times());
+    assert!(app.typical_times().saved_us().is_some());
     assert_eq!(app.tuning(), prefetching().tuning());
 }

@@ -338,7 +338,7 @@ pub(super) fn logins_are_off(apps: &mut [AppState]) {
 
 /// Adds what the history knows of the apps' launches.
 pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Vec<AppState>> {
-    let waiting = |typical: Option<Typical>| typical.map(|typical| typical.waiting_us);
+    let waiting = |typical: Option<Typical>| typical?.waiting_us;
     for app in &mut apps {
         let key = UserApp::new(app.uid, app.app.as_str());
         let summary = history.summary(&key).map_err(ControlError::failed)?;

@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 use super::{FileReads, HistoryError};
 
 /// Version of the layout. A database of another version, earlier or later, is moved aside as if it were damaged.
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 
 /// The table and its indices, in the order of their names.
 const LAYOUT: [&str; 4] = [
@@ -25,7 +25,7 @@ const LAYOUT: [&str; 4] = [
     kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'anticipated', 'withheld', 'watched')),
     warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
     duration_us INTEGER CHECK (duration_us >= 0),
-    waiting_us INTEGER NOT NULL CHECK (waiting_us >= 0),
+    waiting_us INTEGER CHECK (waiting_us >= 0),
     read_bytes INTEGER NOT NULL CHECK (read_bytes >= 0),
     own_readaheads INTEGER NOT NULL CHECK (own_readaheads >= 0),
     switches INTEGER CHECK (switches >= 0),

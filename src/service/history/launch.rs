@@ -112,9 +112,10 @@ pub struct LaunchRecord {
     /// one to the exit of its last task; `None` where the launch did not come to that, or the app had no profile.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
-    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
-    #[serde(with = "member")]
-    pub waiting_us: u64,
+    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up; missing if that was not
+    /// counted from the launch's beginning on.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub waiting_us: Option<u64>,
     /// Bytes that the drive read for the launch tree and the prefetch thread.
     #[serde(with = "member")]
     pub read_bytes: u64,

@@ -10,8 +10,8 @@ use crate::model::{UserApp, lower_median};
 pub struct Typical {
     /// How long they took; `None` if that is known of none.
     pub duration_us: Option<u64>,
-    /// The time that they waited for the drive.
-    pub waiting_us: u64,
+    /// The time that they waited for the drive; `None` if that was counted of none.
+    pub waiting_us: Option<u64>,
 }
 
 /// What is typical of an app's last cold launches; `None` if there are none.
@@ -27,7 +27,7 @@ impl History {
     /// What is typical of the last cold launches of a user's app.
     pub fn summary(&self, app: &UserApp) -> Result<HistorySummary, HistoryError> {
         let typical = |prefetched: bool| {
-            let times: Vec<(Option<i64>, i64)> = self.select(
+            let times: Vec<(Option<i64>, Option<i64>)> = self.select(
                 "SELECT duration_us, waiting_us FROM launches
                     WHERE app = ?1 AND uid = ?2 AND warmth = 'cold' AND kind <> 'watched'
                         AND (kind = 'prefetched') = ?3
@@ -37,13 +37,14 @@ impl History {
                 params![app.id, app.uid, prefetched, signed(RECENT as u64)],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
-            // The schema allows no negative ones.
-            let durations = times.iter().filter_map(|(duration, _)| *duration);
-            let durations: Vec<u64> = durations.map(i64::unsigned_abs).collect();
-            let waits: Vec<u64> = times.iter().map(|(_, wait)| wait.unsigned_abs()).collect();
-            Ok(lower_median(&waits).map(|waiting_us| Typical {
-                duration_us: lower_median(&durations),
-                waiting_us,
+            let median = |time: fn(&(Option<i64>, Option<i64>)) -> Option<i64>| {
+                // The schema allows no negative ones.
+                let known = times.iter().filter_map(time).map(i64::unsigned_abs);
+                lower_median(&known.collect::<Vec<u64>>())
+            };
+            Ok((!times.is_empty()).then(|| Typical {
+                duration_us: median(|times| times.0),
+                waiting_us: median(|times| times.1),
             }))
         };
         Ok(HistorySummary {

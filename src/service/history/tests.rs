@@ -24,7 +24,7 @@ fn launch(app: &str, time_s: u64) -> LaunchRecord {
         kind: Kind::Prefetched,
         warmth: Some(Warmth::Cold),
         duration_us: Some(1_000_000),
-        waiting_us: 400_000,
+        waiting_us: Some(400_000),
         read_bytes: 80 << 20,
         own_readaheads: 12,
         switches: Some(30),
@@ -223,7 +223,7 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
             kind,
             warmth,
             duration_us: Some(duration_us),
-            waiting_us,
+            waiting_us: Some(waiting_us),
             entries: is_prefetched.then_some(2500),
             until_first_us: is_prefetched.then_some(150),
             ..launch(app, NOW_S)
@@ -246,7 +246,10 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
         ("/d", None, None),
     ] {
         let found = history.summary(&UserApp::new(USER, app)).expect("read");
-        let times = |typical: Typical| (typical.duration_us.unwrap(), typical.waiting_us);
+        let times = |typical: Typical| {
+            let waited = typical.waiting_us.unwrap();
+            (typical.duration_us.unwrap(), waited)
+        };
         assert_eq!(
             (found.with.map(times), found.without.map(times)),
             (with, without)
@@ -258,14 +261,16 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
     assert_eq!(prefetched(None), expected);
     assert_eq!(prefetched(Some(USER)), expected);
     assert_eq!(prefetched(Some(0)), []);
-    // What they took is not known of all launches.
+    // What they took, and how long they waited, is not known of all launches.
     let unknown = LaunchRecord {
         duration_us: None,
+        waiting_us: None,
         ..launch("/e", NOW_S)
     };
     history.add(&[unknown.clone(), unknown]).expect("added");
     let found = history.summary(&UserApp::new(USER, "/e")).expect("read");
-    assert_eq!(found.with.map(|typical| typical.duration_us), Some(None));
+    let times = |typical: Typical| (typical.duration_us, typical.waiting_us);
+    assert_eq!(found.with.map(times), Some((None, None)));
 }
 
 #[test]

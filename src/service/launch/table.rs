@@ -402,12 +402,6 @@ impl FollowedLaunch {
         self.figures.report = report;
     }
 
-    /// Whether the launch can be compared with others of its app: it can be held against the profile, and its waits were
-    /// counted.
-    fn is_comparable(&self) -> bool {
-        self.tells_of_profile() && self.figures.counts.waits_counted
-    }
-
     /// Whether there is a profile to hold the launch's figures against, and its prefetch, if it had one, has ended by itself.
     fn tells_of_profile(&self) -> bool {
         let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
@@ -443,7 +437,7 @@ impl FollowedLaunch {
                 Kind::Prefetched | Kind::Withheld if figures.is_anticipated() => Kind::Anticipated,
                 kind => kind,
             },
-            warmth: self.is_comparable().then(|| figures.warmth()),
+            warmth: self.tells_of_profile().then(|| figures.warmth()),
             duration_us: figures.took_us(),
             waiting_us: figures.waiting_us(),
             read_bytes: figures.read_bytes(),

@@ -449,8 +449,7 @@ impl Parts {
             Some(at_ns) => Completion::At(at_ns),
             None => Completion::Missed,
         });
-        let counted = alone && launch.figures.counts.waits_counted;
-        let cold = counted && launch.figures.warmth() == Warmth::Cold;
+        let cold = alone && launch.figures.warmth() == Warmth::Cold;
         let cold = cold.then(|| ColdLaunch {
             took_us: launch.figures.took_us(),
             waiting_us: launch.figures.waiting_us(),
