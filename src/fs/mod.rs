@@ -4,7 +4,7 @@
 pub mod app_dirs;
 pub(crate) mod atomic_write;
 pub mod blockdev;
-pub(crate) mod build_id;
+pub(crate) mod elf;
 pub mod ext4;
 pub mod fiemap;
 pub mod handle;

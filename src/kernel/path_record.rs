@@ -18,7 +18,7 @@ pub(super) fn parse(record: &[u8]) -> Option<PathUse> {
         value if value == pf_use::PF_LOOK_UP.0 => Use::LookUp {
             follow: raw.nofollow == 0,
         },
-        value if value == pf_use::PF_EXECUTED.0 => Use::LookUp { follow: true },
+        value if value == pf_use::PF_EXECUTED.0 => Use::Execute,
         value if value == pf_use::PF_LISTED.0 => Use::List,
         value if value == pf_use::PF_ENTERED.0 => Use::Enter,
         _ => return None,

@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use super::lookups::FilePaths;
 use super::named_blocks::{NamedBlocks, name_blocks};
 use super::probe::LiveProbe;
-use crate::fs::build_id::build_id;
+use crate::fs::elf::build_id;
 use crate::fs::handle::CachedFile;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::present::present_devices;

@@ -100,6 +100,8 @@ pub enum Use {
         /// Whether a symbolic link in the last place was followed.
         follow: bool,
     },
+    /// It was looked up to execute the file: a program, or the interpreter of a script. A link in its last place was followed.
+    Execute,
     /// The directory [`PathUse::from`] was read; the path is empty.
     List,
     /// The directory [`PathUse::from`] became the working directory, by an unknown path; the path is empty.
@@ -139,7 +141,7 @@ mod tests {
             time_ns: 0,
             dev: 1,
             ino,
-            generation: 0,
+            generation: 3,
             start: 0,
             len: 1,
             source,
@@ -148,5 +150,11 @@ mod tests {
         assert!(access(0, Source::Read).is_metadata() && !access(2, Source::Read).is_metadata());
         assert!(access(2, Source::Fault).is_fault() && access(2, Source::Window).is_fault());
         assert!(!access(2, Source::Read).is_fault());
+        let inode = InodeId {
+            dev: 1,
+            ino: 2,
+            generation: 3,
+        };
+        assert_eq!(access(2, Source::Read).inode(), inode);
     }
 }

@@ -82,7 +82,7 @@ pub fn schedule_for(log: &[LogEntry], params: &DeviceParams) -> Vec<PrefetchEntr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Place, Span};
+    use crate::model::{DriveClass, Place, Span};
 
     #[test]
     fn the_main_device_is_the_one_that_most_pages_are_on() {
@@ -93,14 +93,36 @@ mod tests {
         assert_eq!(main(&[(1, 3), (0, 4), (1, 2), (2, 1)]), Some(1));
     }
 
-    #[test]
-    fn a_launch_sequence_counts_by_its_pages() {
-        let entry = |device, len| LogEntry {
+    fn entry(device: usize, len: u64) -> LogEntry {
+        LogEntry {
             span: Span::new(Place::Data { file: 0 }, 0..len),
             device,
             lba: 0,
             time_us: 0,
+        }
+    }
+
+    #[test]
+    fn only_a_drive_that_asks_for_it_is_read_in_the_order_of_its_blocks() {
+        let at = |start: u64, lba| LogEntry {
+            span: Span::new(Place::Data { file: 0 }, start..start + 1),
+            lba,
+            ..entry(0, 1)
         };
+        // The second one is far away, in the file and on the drive.
+        let log = [at(5000, 9000), at(0, 100)];
+        for (class, first) in [
+            (DriveClass::CommandQueuing, 5000),
+            (DriveClass::Rotational, 0),
+        ] {
+            let params = Params::for_device(class, false);
+            let made = schedule(&log, &params);
+            assert_eq!(made[0].span.start, first, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn a_launch_sequence_counts_by_its_pages() {
         assert_eq!(main_device(&[]), None);
         assert_eq!(
             main_device(&[entry(0, 1), entry(2, 9), entry(0, 1)]),

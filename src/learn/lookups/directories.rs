@@ -8,15 +8,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 
-use rustix::fs::{FileType, Mode, fstat, openat, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::need::Id;
+use crate::fs::elf;
 use crate::fs::handle;
 use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::node::{O_LOOKUP, OpenNode};
-use crate::fs::safe_open::{SEARCH, may, own_path};
+use crate::fs::safe_open::{self, SEARCH, may, own_path};
 use crate::fs::support::Support;
 use crate::model::InodeId;
 
@@ -203,6 +204,15 @@ impl Directories {
             .can_search
             .then(|| openat(&dir.fd, "..", O_LOOKUP, Mode::empty()).ok())?;
         self.opened(fd?)
+    }
+
+    /// The path of the interpreter that the ELF file of this name asks for. Reads the file's headers.
+    pub fn interpreter(&self, dir: &Dir, name: &[u8]) -> Option<Vec<u8>> {
+        let found = openat(&dir.fd, name, O_LOOKUP, Mode::empty()).ok()?;
+        // Another file system may be mounted on a file, too.
+        (OpenNode::of(&found).ok()?.dev == dir.id.0).then_some(())?;
+        let (file, _) = safe_open::regular(&found, OFlags::NOATIME).ok()??;
+        elf::interpreter(&file)
     }
 
     fn root_of(&self, mount: &OpenMount) -> Option<Dir> {

@@ -262,7 +262,17 @@ fn walk_path(
     needs: &mut Vec<Need>,
 ) {
     match path.how {
-        Use::LookUp { follow } => walk(directories, from, root, &path.path, follow, needs),
+        Use::LookUp { follow } => {
+            walk(directories, from, root, &path.path, follow, needs);
+        }
+        // The kernel looks the ELF interpreter up by itself, and no hook sees that.
+        Use::Execute => {
+            let file = walk(directories, from, root, &path.path, true, needs);
+            let interpreter = file.and_then(|(dir, name)| directories.interpreter(&dir, &name));
+            if let Some(interpreter) = interpreter {
+                walk(directories, from, root, &interpreter, true, needs);
+            }
+        }
         Use::List => {
             directories.note_path(from);
             needs.push(Need::List(from.id));
@@ -272,5 +282,60 @@ fn walk_path(
                 walk(directories, &root, &root, &path, true, needs);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use rustix::fs::open;
+
+    use super::*;
+    use crate::fs::elf::tests::program;
+    use crate::model::InodeId;
+
+    #[test]
+    fn to_execute_a_program_its_interpreter_is_looked_up_too() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("app"), program(b"/lib/ld.so\0")).unwrap();
+        fs::create_dir(root.path().join("lib")).unwrap();
+        fs::write(root.path().join("lib/ld.so"), "").unwrap();
+        let dev = root.path().metadata().unwrap().dev();
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let table = format!("20 1 {major}:{minor} / / rw - ext4 /dev/x rw\n");
+        let mounts = MountTable::parse(table.as_bytes());
+        let uid = rustix::process::geteuid().as_raw();
+        let mut directories = Directories::new(mounts, Vec::new(), true, uid);
+        let top = open(root.path(), O_LOOKUP, Mode::empty()).unwrap();
+        let top = directories.opened(top).unwrap();
+        let inode = InodeId {
+            dev,
+            ino: top.id.1,
+            generation: 0,
+        };
+        let mut names = |how| {
+            let path = PathUse {
+                time_ns: 0,
+                from: inode,
+                from_mount: 20,
+                root: inode,
+                root_mount: 20,
+                mount_ns: 0,
+                pid: 0,
+                path: b"app".to_vec(),
+                how,
+            };
+            let mut needs = Vec::new();
+            walk_path(&mut directories, &path, &top, &top, &mut needs);
+            let name = |need| match need {
+                Need::LookUp { name, .. } => String::from_utf8(name).unwrap(),
+                other => panic!("{other:?}"),
+            };
+            needs.into_iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Use::LookUp { follow: true }), ["app"]);
+        assert_eq!(names(Use::Execute), ["app", "lib", "ld.so"]);
     }
 }

@@ -7,7 +7,8 @@ use super::need::Need;
 const MOST_LINKS: u32 = 40;
 
 /// Walks `path` from `from`; `/` is `root`. Without `follow`, a path ends at a symbolic link in its last
-/// place. Adds each step to `needs`, in order.
+/// place. Adds each step to `needs`, in order. Returns the directory and the name of the file that the path leads to, if it
+/// leads to one.
 pub fn walk(
     directories: &mut Directories,
     from: &Dir,
@@ -15,7 +16,7 @@ pub fn walk(
     path: &[u8],
     follow: bool,
     needs: &mut Vec<Need>,
-) {
+) -> Option<(Dir, Vec<u8>)> {
     let mut at = if path.starts_with(b"/") { root } else { from }.clone();
     // The components that are left, the next one last. A trailing slash leaves an empty one, so that the
     // component before it is not the path's last.
@@ -27,10 +28,7 @@ pub fn walk(
         }
         if name == b".." {
             if at.id != root.id {
-                let Some(above) = directories.parent(&at) else {
-                    return;
-                };
-                at = above;
+                at = directories.parent(&at)?;
             }
             continue;
         }
@@ -43,17 +41,19 @@ pub fn walk(
             ChildNode::Link { ino, .. } | ChildNode::Other(ino) => Some(Some(*ino)),
         };
         if let Some(found) = found {
+            let name = name.clone();
             needs.push(Need::LookUp { dir, name, found });
         }
         match child {
-            ChildNode::Absent | ChildNode::Elsewhere | ChildNode::Other(_) => return,
+            ChildNode::Absent | ChildNode::Elsewhere => return None,
+            ChildNode::Other(_) => return left.is_empty().then_some((at, name)),
             ChildNode::Directory(below) | ChildNode::Mounted(below) => at = below,
-            ChildNode::Link { .. } if left.is_empty() && !follow => return,
+            ChildNode::Link { .. } if left.is_empty() && !follow => return None,
             ChildNode::Link { ino, target } => {
                 needs.push(Need::Link((dir.0, ino)));
                 links += 1;
                 if links > MOST_LINKS || target.is_empty() {
-                    return;
+                    return None;
                 }
                 if target.starts_with(b"/") {
                     at = root.clone();
@@ -62,6 +62,7 @@ pub fn walk(
             }
         }
     }
+    None
 }
 
 /// The parts between slashes, the last one first.

@@ -1,21 +1,24 @@
-//! The build ID of a program or library: a note in its ELF file that names this very build (`ld --build-id`).
+//! What the ELF file of a program or library says (elf(5)): its build ID, a note that names this very build (`ld --build-id`),
+//! and its interpreter, the loader that the kernel executes in its place.
 //!
-//! The file may be anything: at most a page of headers and a few pages of notes are read, and no number in it is believed.
+//! The file may be anything: at most a page of headers and a few pages of segments are read, and no number in it is believed.
 
 use std::os::fd::AsFd;
 
 use rustix::io::{Errno, pread};
 
-/// Most bytes that are read of the headers, and of a segment of notes.
+/// Most bytes that are read of the headers, of a segment of notes, and of the interpreter's path (the kernel's `PATH_MAX`).
 const HEADER_BYTES: usize = 4096;
 const MOST_NOTES: u64 = 16 << 10;
+const LONGEST_PATH: u64 = 4096;
 
-/// Most segments of notes that are read. Linkers make up to three.
+/// Most segments of a kind that are read. Linkers make up to three of notes.
 const MOST_SEGMENTS: usize = 8;
 
 /// Size of a segment's header (`Elf64_Phdr`), in bytes. The kernel takes no other.
 const SEGMENT_HEADER: u16 = 56;
 
+const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const NT_GNU_BUILD_ID: u32 = 3;
 
@@ -25,12 +28,22 @@ const LONGEST: usize = 64;
 /// The build ID of an open file in hexadecimal digits; `None` if it has none, or cannot be read.
 pub fn build_id(file: impl AsFd) -> Option<String> {
     let headers = read_at(&file, 0, HEADER_BYTES).ok()?;
-    note_segments(&headers)
+    segments(&headers, PT_NOTE, MOST_NOTES)
         .into_iter()
         .find_map(|(offset, len)| {
             let notes = read_at(&file, offset, len as usize).ok()?;
             id_in(&notes)
         })
+}
+
+/// The path of the interpreter of an open program; `None` if it has none, as a library or a static program, or cannot be read.
+pub fn interpreter(file: impl AsFd) -> Option<Vec<u8>> {
+    let headers = read_at(&file, 0, HEADER_BYTES).ok()?;
+    // The kernel takes the first one.
+    let (offset, len) = *segments(&headers, PT_INTERP, LONGEST_PATH).first()?;
+    let mut path = read_at(&file, offset, len as usize).ok()?;
+    path.truncate(path.iter().position(|&byte| byte == 0)?);
+    Some(path)
 }
 
 fn read_at(file: impl AsFd, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
@@ -40,8 +53,9 @@ fn read_at(file: impl AsFd, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
-/// Position and length of the segments of notes, by the first bytes of a 64-bit file in this machine's byte order.
-fn note_segments(headers: &[u8]) -> Vec<(u64, u64)> {
+/// Position and length of the segments of a kind that have at most so many bytes, by the first bytes of a 64-bit file in this
+/// machine's byte order.
+fn segments(headers: &[u8], kind: u32, most: u64) -> Vec<(u64, u64)> {
     const HEAD: [u8; 6] = [
         0x7f,
         b'E',
@@ -62,7 +76,7 @@ fn note_segments(headers: &[u8]) -> Vec<(u64, u64)> {
             let at = (u64::from(index) * u64::from(size)).checked_add(start)?;
             let header = headers.get(usize::try_from(at).ok()?..)?;
             let (offset, len) = (long(header, 8)?, long(header, 32)?);
-            (word(header, 0)? == PT_NOTE && len <= MOST_NOTES).then_some((offset, len))
+            (word(header, 0)? == kind && len <= most).then_some((offset, len))
         };
         let segments = (0..count).filter_map(segment);
         Some(segments.take(MOST_SEGMENTS).collect())
@@ -108,7 +122,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Write;
 
     use proptest::prelude::*;
@@ -143,10 +157,36 @@ mod tests {
         file
     }
 
+    /// A program with this for its interpreter's path.
+    pub(crate) fn program(interpreter: &[u8]) -> Vec<u8> {
+        let mut file = elf();
+        file[64..68].copy_from_slice(&PT_INTERP.to_ne_bytes());
+        file[96..104].copy_from_slice(&(interpreter.len() as u64).to_ne_bytes());
+        file.truncate(120);
+        file.extend(interpreter);
+        file
+    }
+
     fn id_of(bytes: &[u8]) -> Option<String> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         build_id(&file)
+    }
+
+    fn interpreter_of(bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        interpreter(&file)
+    }
+
+    #[test]
+    fn the_interpreter_is_that_of_the_first_segment_of_its_kind() {
+        let own = std::fs::File::open("/proc/self/exe").unwrap();
+        let found = interpreter(&own).unwrap();
+        assert!(found.starts_with(b"/lib") && found.windows(3).any(|part| part == b"ld-"));
+        assert_eq!(interpreter_of(&elf()), None, "notes alone");
+        assert_eq!(interpreter_of(&program(b"/ld\0more\0")).unwrap(), b"/ld");
+        assert_eq!(interpreter_of(&program(b"/ld")), None, "no end");
     }
 
     #[test]
@@ -161,13 +201,13 @@ mod tests {
     fn few_segments_are_read_whatever_the_headers_claim() {
         let mut file = elf();
         file[54..58].copy_from_slice(&[0, 0, 0xff, 0xff]);
-        assert_eq!(note_segments(&file), []);
+        assert_eq!(segments(&file, PT_NOTE, MOST_NOTES), []);
         let mut file = elf();
         file[56..58].copy_from_slice(&0xffff_u16.to_ne_bytes());
         let header = file[64..120].to_vec();
         file.truncate(64);
         file.extend(header.repeat(70));
-        assert_eq!(note_segments(&file).len(), MOST_SEGMENTS);
+        assert_eq!(segments(&file, PT_NOTE, MOST_NOTES).len(), MOST_SEGMENTS);
     }
 
     proptest! {
@@ -177,9 +217,16 @@ mod tests {
             let len = file.len();
             file[at % len] = to;
             file.truncate(cut);
-            prop_assert!(note_segments(&file).iter().all(|(_, len)| *len <= MOST_NOTES));
+            let notes = segments(&file, PT_NOTE, MOST_NOTES);
+            prop_assert!(notes.iter().all(|(_, len)| *len <= MOST_NOTES));
             let _ = id_of(&file);
             let _ = id_in(&file);
+            // As the kernel would read it, the one segment is the interpreter's path.
+            if let Some(kind) = file.get_mut(64..68) {
+                kind.copy_from_slice(&PT_INTERP.to_ne_bytes());
+            }
+            let path = interpreter_of(&file);
+            prop_assert!(path.is_none_or(|path| path.len() < LONGEST_PATH as usize && !path.contains(&0)));
         }
     }
 }
