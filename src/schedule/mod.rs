@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(main(&[(1, 3), (0, 4), (1, 2), (2, 1)]), Some(1));
     }
 
-    fn entry(device: usize, len: u64) -> LogEntry {
+    fn entry(device: u16, len: u64) -> LogEntry {
         LogEntry {
             span: Span::new(Place::Data { file: 0 }, 0..len),
             device,

@@ -23,11 +23,14 @@ pub struct HistorySummary {
     pub without: Option<Typical>,
 }
 
+/// How long a launch took and waited, as far as that is known.
+type Times = (Option<i64>, Option<i64>);
+
 impl History {
     /// What is typical of the last cold launches of a user's app.
     pub fn summary(&self, app: &UserApp) -> Result<HistorySummary, HistoryError> {
         let typical = |prefetched: bool| {
-            let times: Vec<(Option<i64>, Option<i64>)> = self.select(
+            let times: Vec<Times> = self.select(
                 "SELECT duration_us, waiting_us FROM launches
                     WHERE app = ?1 AND uid = ?2 AND warmth = 'cold' AND kind <> 'watched'
                         AND (kind = 'prefetched') = ?3
@@ -37,7 +40,7 @@ impl History {
                 params![app.id, app.uid, prefetched, signed(RECENT as u64)],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
-            let median = |time: fn(&(Option<i64>, Option<i64>)) -> Option<i64>| {
+            let median = |time: fn(&Times) -> Option<i64>| {
                 // The schema allows no negative ones.
                 let known = times.iter().filter_map(time).map(i64::unsigned_abs);
                 lower_median(&known.collect::<Vec<u64>>())

@@ -423,15 +423,15 @@ fn damaged_and_foreign_files_are_moved_aside() {
         assert!(found.contains(why), "{found}");
     }
     for (bytes, change) in [
-        (&sound[..], "PRAGMA user_version = 7"),
-        (&sound[..], "PRAGMA user_version = 5"),
+        (&sound[..], "PRAGMA user_version = 8"),
+        (&sound[..], "PRAGMA user_version = 6"),
         (
             &sound[..],
             "CREATE TRIGGER later AFTER INSERT ON launches BEGIN SELECT 1; END",
         ),
         (
             b"",
-            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 6",
+            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 7",
         ),
         (
             b"",
@@ -443,7 +443,7 @@ fn damaged_and_foreign_files_are_moved_aside() {
         db.execute_batch(change).unwrap();
         drop(db);
         let found = moved_aside(&path);
-        assert!(found.contains("layout 6"), "{found}");
+        assert!(found.contains("layout 7"), "{found}");
     }
 }
 

@@ -30,14 +30,14 @@ fn unknown_numbers_have_no_member() {
     let (members, _): (HashMap<String, Value<'_>>, _) = data.deserialize().unwrap();
     assert_eq!(members["switches"], Value::U64(0));
     assert_eq!(members["background_writes"], Value::Bool(false));
-    for unknown in ["entries", "duration_us", "own_reads"] {
+    for unknown in ["entries", "duration_us", "waiting_us", "own_reads"] {
         assert!(!members.contains_key(unknown), "{members:?}");
     }
     assert_eq!(
         json!(record()),
         json!({
             "time_s": 7, "uid": 0, "app": "/usr/bin/gimp", "kind": "prefetched", "warmth": "",
-            "waiting_us": 0, "read_bytes": 0, "own_readaheads": 0,
+            "read_bytes": 0, "own_readaheads": 0,
             "switches": 0, "background_writes": false, "note": "",
         })
     );
