@@ -57,5 +57,7 @@ copy() {
 find_cargo || die "no cargo $(rust_floor) or newer: run 'make setup'"
 cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 copy
-# The copy is in a directory that git ignores.
+# The copy is in a directory that git ignores. Each job compiles in a directory of its own: in one for all, a job's tests would be
+# those of another one's change.
+unset CARGO_TARGET_DIR
 cargo mutants --dir "$PURE" --gitignore=false --no-shuffle --output "$TARGET_DIR" --timeout 300 "$@" -- --lib
