@@ -125,5 +125,6 @@ mod tests {
         let held = |file, start| span(1, 8).holds(span(file, start));
         assert!(held(1, 8) && held(1, 11));
         assert!(!held(1, 7) && !held(1, 12) && !held(2, 8));
+        assert_eq!(span(1, 8).bytes(), 4 * PAGE_SIZE);
     }
 }

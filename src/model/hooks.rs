@@ -95,6 +95,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_weaker_hook_is_that_which_sees_less_or_says_more() {
+        let ranked = [
+            HookKind::Tracepoint,
+            HookKind::Fentry,
+            HookKind::Refused,
+            HookKind::NoFunction,
+        ];
+        for (rank, stronger) in ranked.into_iter().enumerate() {
+            for weaker in ranked.into_iter().skip(rank) {
+                assert_eq!(stronger.weaker(weaker), weaker);
+                assert_eq!(weaker.weaker(stronger), weaker);
+            }
+        }
+    }
+
+    #[test]
     fn losses_name_what_is_not_seen_and_why() {
         let all = Hooks {
             reads: HookKind::Fentry,

@@ -115,6 +115,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn limits_in_nanoseconds_never_overflow() {
+        let limits = LaunchLimits::default();
+        let second = 1_000_000_000;
+        assert_eq!(limits.window_ns(), second);
+        assert_eq!(limits.last_ns(5), 30 * second + 5);
+        let endless = LaunchLimits {
+            window: Duration::MAX,
+            timeout: Duration::MAX,
+            ..limits
+        };
+        assert_eq!(endless.window_ns(), u64::MAX);
+        assert_eq!(endless.last_ns(5), u64::MAX);
+    }
+
+    #[test]
     fn a_lesson_is_quiet_for_three_windows_if_there_is_time() {
         let usual = LaunchLimits::default();
         let lesson = usual.for_lesson();

@@ -192,6 +192,7 @@ mod tests {
             unclear: Some("unmount one".to_owned()),
             ..PrefetchReport::default()
         };
+        assert_eq!(count.bytes(), 9 * PAGE_SIZE);
         assert_eq!(report.prevented().as_deref(), Some("unmount one"));
         let warning = report.warning(false).unwrap();
         assert!(warning.starts_with("3 of 5 entries"), "{warning}");
