@@ -200,4 +200,61 @@ mod tests {
         report.data = count;
         assert_eq!(report.prevented(), None);
     }
+
+    #[test]
+    fn a_prefetch_without_effect_says_what_the_first_reason_was() {
+        let mut report = PrefetchReport {
+            skipped: BTreeMap::from([(Skipped::Gone, EntryCount::default())]),
+            ..PrefetchReport::default()
+        };
+        assert_eq!(report.prevented().unwrap(), Skipped::Gone.to_string());
+        report.warm = true;
+        assert_eq!(report.prevented(), None);
+    }
+
+    #[test]
+    fn what_is_given_up_in_the_middle_is_said_with_the_reason() {
+        let mut report = PrefetchReport::default();
+        assert_eq!((report.left_out(), report.warning(true)), (None, None));
+        report.slow_opens = Some(Duration::from_micros(1500));
+        assert!(report.left_out().unwrap().contains(" 1.5 ms "));
+        report.ran_short = Some("no memory".to_owned());
+        assert_eq!(report.left_out().as_deref(), Some("no memory"));
+        assert!(report.warning(true).unwrap().ends_with(": no memory"));
+    }
+
+    #[test]
+    fn a_refusal_is_a_warning_only_if_nothing_was_read() {
+        let one = EntryCount {
+            entries: 1,
+            pages: 1,
+        };
+        let none = EntryCount::default();
+        for (metadata, data, warns) in [
+            (none, none, true),
+            (one, none, false),
+            (none, one, false),
+            (one, one, false),
+        ] {
+            let report = PrefetchReport {
+                metadata,
+                data,
+                skipped: BTreeMap::from([(Skipped::Refused, one)]),
+                ..PrefetchReport::default()
+            };
+            assert_eq!(report.warning(true).is_some(), warns, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn stale_files_are_mentioned_where_that_is_asked_for() {
+        for (stale_files, asked, is_said) in [(1, true, true), (0, true, false), (1, false, false)]
+        {
+            let report = PrefetchReport {
+                stale_files,
+                ..PrefetchReport::default()
+            };
+            assert_eq!(report.warning(asked).is_some(), is_said);
+        }
+    }
 }

@@ -200,3 +200,83 @@ impl Profile {
         files.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Place;
+
+    #[test]
+    fn only_what_the_drive_read_with_its_readahead_is_more_than_was_touched() {
+        let touched = [Learned::Exact, Learned::Live, Learned::Imported];
+        assert!(touched.into_iter().all(Learned::is_touched));
+        assert!(!Learned::AsRead.is_touched());
+    }
+
+    #[test]
+    fn a_launch_is_complete_with_half_of_the_pages() {
+        for (pages, wanted) in [(0, 0), (1, 1), (2, 1), (3, 2), (8, 4)] {
+            assert_eq!(pages_to_complete(pages), wanted);
+        }
+    }
+
+    #[test]
+    fn a_profile_counts_its_data_and_its_files() {
+        let read = |place, pages: std::ops::Range<u64>| PrefetchEntry {
+            span: Span::new(place, pages),
+            time_us: 0,
+        };
+        let data = |file, pages| read(Place::Data { file }, pages);
+        let around = Span::new(Place::Data { file: 2 }, 0..2);
+        let profile = Profile {
+            app: App::default(),
+            created: 0,
+            learned: Learned::Exact,
+            ended: Ended::Exit,
+            hooks: Hooks::default(),
+            history: Vec::new(),
+            devices: Vec::new(),
+            files: Vec::new(),
+            entries: vec![
+                data(2, 0..3),
+                read(Place::Metadata { device: 0 }, 5..6),
+                data(0, 0..4),
+                data(2, 7..8),
+            ],
+            operations: Vec::new(),
+            fault_around: vec![around],
+            unused: Vec::new(),
+            learned_at: Vec::new(),
+            helpers: Vec::new(),
+            completion: Vec::new(),
+            log_entries: 0,
+            obsolete: 0,
+        };
+        let pages = DataPages {
+            all: 8,
+            fault_around: 2,
+        };
+        assert_eq!(
+            (profile.data_pages(), profile.scheduled_files()),
+            (pages, 2)
+        );
+    }
+
+    #[test]
+    fn a_file_is_named_on_the_device_where_it_is_found() {
+        let file = File {
+            device: 4,
+            ino: 7,
+            generation: 3,
+            size: 0,
+            mtime_ns: 0,
+            path: None,
+        };
+        let inode = InodeId {
+            dev: 9,
+            ino: 7,
+            generation: 3,
+        };
+        assert_eq!(file.inode(9), inode);
+    }
+}

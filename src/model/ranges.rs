@@ -122,7 +122,9 @@ mod tests {
             prop_assert_eq!(set.len(), model.len() as u64);
             let starts: Vec<_> = set.ranges.iter().collect();
             prop_assert!(starts.windows(2).all(|pair| pair[0].1 < pair[1].0), "ranges touch");
+            prop_assert_eq!(&RangeSet::from_iter(set.ranges()), &set);
             for range in asked {
+                prop_assert!(set.overlapping(&range).all(|part| !part.is_empty()));
                 let held: Vec<u64> = set.overlapping(&range).flatten().collect();
                 let missing: Vec<u64> = set.missing(&range).into_iter().flatten().collect();
                 let (expected_held, expected_missing): (Vec<u64>, Vec<u64>) =
@@ -136,8 +138,13 @@ mod tests {
         fn bridged_ranges_cover_all_and_stand_apart(given in ranges(), gap in 0u64..5) {
             let bridged = bridge(given.clone(), gap);
             prop_assert!(bridged.windows(2).all(|pair| pair[0].end + gap < pair[1].start));
+            prop_assert!(bridged.iter().all(|range| !range.is_empty()));
             let covered: BTreeSet<u64> = bridged.into_iter().flatten().collect();
-            prop_assert!(given.into_iter().flatten().all(|page| covered.contains(&page)));
+            let given: BTreeSet<u64> = given.into_iter().flatten().collect();
+            prop_assert!(given.is_subset(&covered));
+            // And no hole that is larger.
+            let near = |page: u64| given.range(page.saturating_sub(gap)..=page + gap).next();
+            prop_assert!(covered.into_iter().all(|page| near(page).is_some()));
         }
     }
 }

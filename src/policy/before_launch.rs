@@ -74,6 +74,8 @@ mod tests {
             (NOW_S + DAY_S, BOOTED_S, 100),
             (NOW_S + DAY_S + 1, BOOTED_S, 0),
             (NOW_S + 60, NOW_S + 30, 0),
+            // It was read as soon as the system was started.
+            (NOW_S + 60, NOW_S, 100),
             // The clock was set back.
             (NOW_S - DAY_S, NOW_S - DAY_S - 60, 100),
         ] {
