@@ -146,6 +146,8 @@ fn beside_writer(image: &Image, settings: &str) -> (Running, Writer, LoggedIn) {
     image.enable("app");
     let mut service = image.start();
     service.ready_to_learn();
+    // A first launch is shielded if its drive is known by then.
+    service.until_located(1);
     (service, Writer::start(image), user)
 }
 

@@ -191,6 +191,7 @@ fn a_schedule_that_cannot_be_made_anew_is_kept() {
 fn a_step_that_a_crash_kept_from_being_made_is_asked_for_again() {
     let mut app = SimulatedApp::queued();
     let up = app.ask(1000, LATE);
+    assert_eq!(app.tuning.wanted(), up);
     assert_eq!(app.ask(1000, LATE), up);
     app.launch(1000, LATE);
     app.launch(1100, LATE);
