@@ -452,11 +452,22 @@ fn forked_apps_are_announced() {
 }
 
 /// Launches from empty caches until that was prefetched, and what it missed noted; now and then a launch is only measured,
-/// to compare.
+/// to compare. The app ends once nothing more is read ahead for it: a prefetch that is cut off tells nothing.
 fn prefetched_cold(image: &Image, service: &mut Running, name: &str) {
     for _ in 0..3 {
-        let line = image.launch_cold(service, name);
-        if line.contains("kind=Prefetched") {
+        image.hold();
+        drop_caches();
+        let app = image.spawn(name);
+        let begins = service.line(&["launch begins"]);
+        let is_prefetched = begins.contains("plan=Prefetch");
+        if is_prefetched {
+            service.line(&["nothing more is read ahead"]);
+        }
+        image.let_end();
+        app.succeed();
+        let line = service.launch_of(&image.id(name));
+        if is_prefetched {
+            assert!(line.contains("kind=Prefetched"), "{line}");
             service.line(&["what the launch missed was noted"]);
             return;
         }
@@ -473,7 +484,8 @@ fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
     // What is scheduled anew meanwhile takes in nothing.
     image.configure("prefetch.dynamic = false\n");
     // As fast as its prefetching: it makes many requests of its own, all for what is scheduled.
-    image.script("reader", "cat $(cat /list)");
+    image.script("reader", &format!("cat $(cat /list); {WAIT}"));
+    image.let_end();
     let list = image.root.path().join("list");
     fs::write(&list, "/data/[1-5]?").unwrap();
     image.enable("reader");
