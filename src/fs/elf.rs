@@ -183,7 +183,7 @@ pub(crate) mod tests {
     fn the_interpreter_is_that_of_the_first_segment_of_its_kind() {
         let own = std::fs::File::open("/proc/self/exe").unwrap();
         let found = interpreter(&own).unwrap();
-        assert!(found.starts_with(b"/lib") && found.windows(3).any(|part| part == b"ld-"));
+        assert!(found.starts_with(b"/") && found.windows(3).any(|part| part == b"ld-"));
         assert_eq!(interpreter_of(&elf()), None, "notes alone");
         assert_eq!(interpreter_of(&program(b"/ld\0more\0")).unwrap(), b"/ld");
         assert_eq!(interpreter_of(&program(b"/ld")), None, "no end");
