@@ -384,6 +384,13 @@ mod tests {
     }
 
     #[test]
+    fn however_many_have_paid_two_are_withheld_in_a_row_at_most() {
+        let mut gain = gain(&[1; 40], &[]);
+        assert!(gain.withhold(0) && gain.withhold(0));
+        assert!(!gain.withhold(0));
+    }
+
+    #[test]
     fn an_app_that_seems_no_faster_is_compared_soon() {
         let mut doubted = gain(&[1000; 3], &[1000]);
         assert!(!doubted.withhold(1));

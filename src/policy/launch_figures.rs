@@ -176,6 +176,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn waits_are_told_if_they_were_counted_and_reads_with_those_ahead() {
+        let mut figures = well_prefetched();
+        assert_eq!(figures.waiting_us(), Some(100));
+        figures.counts.prefetch_bytes = 30;
+        assert_eq!(figures.read_bytes(), 130);
+        figures.counts.waits_counted = false;
+        assert_eq!(figures.waiting_us(), None);
+    }
+
+    #[test]
     fn a_learned_launch_is_timed_by_the_pages_that_later_ones_are_timed_by() {
         let took = |has_completion, completed_ns, learned_completion, schedule_bytes| {
             let counts = LaunchCounts {

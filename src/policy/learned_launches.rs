@@ -171,6 +171,7 @@ mod tests {
         launches.learned(NOW, pages, true, 1);
         assert!(!launches.prefetched(NOW + INTERVAL_S - 1));
         assert!(launches.prefetched(NOW + INTERVAL_S));
+        assert_eq!(INTERVAL_S, 2_592_000, "30 days");
         // A clock that was ahead.
         launches.learned(2 * NOW, pages, true, 1);
         assert!(!launches.prefetched(NOW));

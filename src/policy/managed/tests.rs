@@ -391,6 +391,7 @@ fn an_app_with_gain_is_prefetched_on_and_another_switched_off_and_retried() {
     assert_eq!(app.phase(), Phase::Disabled { off, since_s: NOW });
     assert_eq!(app.plan(NOW + RETRY_AFTER_S - 1, 0), Plan::Leave);
     assert_eq!(app.plan(NOW + RETRY_AFTER_S, 0), Plan::Learn);
+    assert_eq!(RETRY_AFTER_S, 2_592_000, "30 days");
     assert_eq!(app.gain.verdict(), GainVerdict::Open);
 }
 
@@ -460,6 +461,16 @@ fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
         };
         app.next(NOW, &observation);
     }
+    let facts = NoGainFacts {
+        without_us: 100,
+        waiting_us: Some(100),
+        requests: Some(100),
+        readahead_kib: None,
+    };
+    assert_eq!(app.no_gain_facts(), facts);
+    let mut timed_anew = app.clone();
+    timed_anew.timed_anew();
+    assert_eq!(timed_anew.typical_times(), TypicalTimes::default());
     let (decision, count) = launches(&mut app, 0);
     assert!(matches!(
         decision,
