@@ -44,8 +44,8 @@ impl ProgramSwitches {
     }
 
     /// Whether it was seen from early on when such a launch used its completion pages, which it had used at `completed_ns`
-    /// (0: not yet). They are those that a launch uses last, in the last tenth of its time: one that used enough of them behind
-    /// the first half of its time has hardly used them all before, too.
+    /// (0: not yet). A launch that is learned uses them within a tenth of its time: one that used enough of them behind the
+    /// first half of its time has hardly used them all before, too.
     pub fn see_completion_since(&self, start_ns: u64, completed_ns: u64) -> bool {
         let half_ns = completed_ns.saturating_sub(start_ns) / 2;
         self.completion.is_on_by(start_ns, LATE_NS.max(half_ns))
