@@ -1,7 +1,7 @@
 //! The running system's directories, to walk paths through.
 //!
 //! Directories are opened with O_PATH and without following links, which runs no driver; of files, only programs that were
-//! executed are opened to be read. Names are looked up only in file systems that the kernel serves alone: neither over a
+//! executed and their libraries are opened to be read. Names are looked up only in file systems that the kernel serves alone: neither over a
 //! network nor by a user-space process.
 
 use std::collections::HashMap;
@@ -13,7 +13,6 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::need::Id;
-use crate::fs::elf;
 use crate::fs::handle;
 use crate::fs::kind::FsKind;
 use crate::fs::mounts::{MountTable, OpenMount};
@@ -207,13 +206,13 @@ impl Directories {
         self.opened(fd?)
     }
 
-    /// The path of the interpreter that the ELF file of this name asks for. Reads the file's headers.
-    pub fn interpreter(&self, dir: &Dir, name: &[u8]) -> Option<Vec<u8>> {
+    /// The regular file of this name, a program or a library, to be read.
+    pub fn program(&self, dir: &Dir, name: &[u8]) -> Option<OwnedFd> {
         let found = openat(&dir.fd, name, O_LOOKUP, Mode::empty()).ok()?;
         // Another file system may be mounted on a file, too.
         (OpenNode::of(&found).ok()?.dev == dir.id.0).then_some(())?;
         let (file, _) = safe_open::regular(&found, OFlags::NOATIME).ok()??;
-        elf::interpreter(&file)
+        Some(file)
     }
 
     fn root_of(&self, mount: &OpenMount) -> Option<Dir> {

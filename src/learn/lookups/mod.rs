@@ -17,6 +17,7 @@
 //! between are not seen.
 
 mod directories;
+mod executed;
 mod need;
 mod operations;
 mod walk;
@@ -35,6 +36,7 @@ use crate::fs::node::O_LOOKUP;
 use crate::kernel::own_namespace;
 use crate::model::{Access, By, PathUse, Source, Use};
 use directories::{Dir, Directories};
+use executed::{SeenLibraries, walk_executed};
 use need::{Id, Need};
 pub use operations::FsOperation;
 use operations::LearnedOperations;
@@ -228,6 +230,7 @@ impl PathWalks<'_> {
     }
 
     fn walk_all(&mut self, mut directories: Directories, paths: &[usize]) {
+        let mut seen = SeenLibraries::default();
         for &at in paths {
             if (self.is_late)() {
                 break;
@@ -239,7 +242,7 @@ impl PathWalks<'_> {
                 continue;
             };
             let mut needs = Vec::new();
-            walk_path(&mut directories, path, &from, &root, &mut needs);
+            walk_path(&mut directories, path, &from, &root, &mut seen, &mut needs);
             needs.retain(|need| directories.is_served(need.dev()));
             let all = needs.len();
             needs.retain(|need| self.mounts.fs_type(need.dev()).is_some());
@@ -259,20 +262,14 @@ fn walk_path(
     path: &PathUse,
     from: &Dir,
     root: &Dir,
+    seen: &mut SeenLibraries,
     needs: &mut Vec<Need>,
 ) {
     match path.how {
         Use::LookUp { follow } => {
             walk(directories, from, root, &path.path, follow, needs);
         }
-        // The kernel looks the ELF interpreter up by itself, and no hook sees that.
-        Use::Execute => {
-            let file = walk(directories, from, root, &path.path, true, needs);
-            let interpreter = file.and_then(|(dir, name)| directories.interpreter(&dir, &name));
-            if let Some(interpreter) = interpreter {
-                walk(directories, from, root, &interpreter, true, needs);
-            }
-        }
+        Use::Execute => walk_executed(directories, &path.path, from, root, seen, needs),
         Use::List => {
             directories.note_path(from);
             needs.push(Need::List(from.id));
@@ -282,60 +279,5 @@ fn walk_path(
                 walk(directories, &root, &root, &path, true, needs);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::MetadataExt;
-
-    use rustix::fs::open;
-
-    use super::*;
-    use crate::fs::elf::tests::program;
-    use crate::model::InodeId;
-
-    #[test]
-    fn to_execute_a_program_its_interpreter_is_looked_up_too() {
-        let root = tempfile::tempdir().unwrap();
-        fs::write(root.path().join("app"), program(b"/lib/ld.so\0")).unwrap();
-        fs::create_dir(root.path().join("lib")).unwrap();
-        fs::write(root.path().join("lib/ld.so"), "").unwrap();
-        let dev = root.path().metadata().unwrap().dev();
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        let table = format!("20 1 {major}:{minor} / / rw - ext4 /dev/x rw\n");
-        let mounts = MountTable::parse(table.as_bytes());
-        let uid = rustix::process::geteuid().as_raw();
-        let mut directories = Directories::new(mounts, Vec::new(), true, uid);
-        let top = open(root.path(), O_LOOKUP, Mode::empty()).unwrap();
-        let top = directories.opened(top).unwrap();
-        let inode = InodeId {
-            dev,
-            ino: top.id.1,
-            generation: 0,
-        };
-        let mut names = |how| {
-            let path = PathUse {
-                time_ns: 0,
-                from: inode,
-                from_mount: 20,
-                root: inode,
-                root_mount: 20,
-                mount_ns: 0,
-                pid: 0,
-                path: b"app".to_vec(),
-                how,
-            };
-            let mut needs = Vec::new();
-            walk_path(&mut directories, &path, &top, &top, &mut needs);
-            let name = |need| match need {
-                Need::LookUp { name, .. } => String::from_utf8(name).unwrap(),
-                other => panic!("{other:?}"),
-            };
-            needs.into_iter().map(name).collect::<Vec<_>>()
-        };
-        assert_eq!(names(Use::LookUp { follow: true }), ["app"]);
-        assert_eq!(names(Use::Execute), ["app", "lib", "ld.so"]);
     }
 }
