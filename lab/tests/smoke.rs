@@ -91,8 +91,9 @@ fn a_short_session_leaves_results_and_reports() {
                 );
             }
         }
-        // A prefetched app hardly reads itself, a warm one even less. As in the reports, launches from which
-        // the kernel has reclaimed pages, or that were disturbed otherwise, do not count, as long as there is
+        // An app that waits for its prefetch hardly reads itself, a warm one even less. What one reads that does not
+        // wait goes by the host's speed, and is less than it would be without. As in the reports, launches from
+        // which the kernel has reclaimed pages, or that were disturbed otherwise, do not count, as long as there is
         // another.
         let requests = |scenario: &str| {
             let of = |launch: &&Launch| launch.app == app && launch.scenario == scenario;
@@ -105,9 +106,14 @@ fn a_short_session_leaves_results_and_reports() {
         };
         let cold = requests("cold");
         assert!(cold > 50, "{app}: {cold} requests");
-        for scenario in with_background(app, &["infill", "sorted", "live-infill"]) {
+        let sorted = requests("sorted");
+        assert!(
+            sorted * 4 < cold,
+            "{app} sorted: {sorted} of {cold} requests"
+        );
+        for scenario in with_background(app, &["infill", "live-infill"]) {
             let own = requests(scenario);
-            assert!(own * 4 < cold, "{app} {scenario}: {own} of {cold} requests");
+            assert!(own < cold, "{app} {scenario}: {own} of {cold} requests");
         }
         for scenario in ["warm", "warm-live"] {
             let own = requests(scenario);
@@ -200,7 +206,8 @@ fn check_served(launches: &[Launch]) {
         let own = best(2, |launch| launch.app_requests);
         let prefetched = best(2, |launch| launch.prefetch_requests);
         eprintln!("{app}: {learned} requests learned, {own} left of them, {prefetched} prefetched");
-        assert!(own * 4 < learned, "{app}: {own} of {learned} requests");
+        // How many of them, goes by the host's speed: the app does not wait for its prefetch.
+        assert!(own < learned, "{app}: {own} of {learned} requests");
         assert!(prefetched > 50, "{app}: {prefetched} prefetched");
     }
 }
