@@ -89,6 +89,13 @@ mod tests {
         assert!(leads_back(301, 3000));
         assert!(leads_back(u64::MAX, u64::MAX));
         assert!(!leads_back(0, 0));
+        // More than half of what was missed is to be what learning brings.
+        let beside = |recurring| MissedRequests {
+            once: 20,
+            ..self::recurring(recurring)
+        };
+        assert!(!Relearning::default().next(&beside(20), 100));
+        assert!(Relearning::default().next(&beside(21), 100));
     }
 
     #[test]

@@ -183,6 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn the_shift_alone_leaves_each_entry_as_it_is() {
+        let all = [
+            TunedParameter::Shift,
+            TunedParameter::Distance,
+            TunedParameter::Hole,
+        ];
+        assert_eq!(all.map(TunedParameter::is_order_only), [true, false, false]);
+    }
+
+    #[test]
     fn a_parameter_at_the_end_of_its_range_is_not_raised() {
         let params = Params {
             merge_distance: u64::MAX,

@@ -463,6 +463,58 @@ mod tests {
             limit: MAX_FILES,
         };
         assert_eq!(refused(&value), many);
+        value["look-ups"] = json!(vec![json!([0, "/"]); MAX_FILES]);
+        assert!(PortableProfile::parse(value.to_string().as_bytes()).is_ok());
+    }
+
+    /// So many bytes may have a text, with the line's end behind it.
+    #[test]
+    fn a_text_of_the_largest_size_is_written_and_read() {
+        let length = |profile: &PortableProfile| serde_json::to_string(profile).unwrap().len();
+        let long = format!("/{}", ["a".repeat(255).as_str(); 15].join("/"));
+        let sized = |bytes: usize| {
+            let mut profile = sample();
+            let before = length(&profile);
+            profile.look_ups.push((0, long.clone()).into());
+            let each = length(&profile) - before;
+            let uses = vec![(0, long.clone()).into(); (bytes - before) / each - 2];
+            profile.look_ups.extend(uses);
+            // What is left is more than one path and less than two.
+            for share in [2, 1] {
+                profile.look_ups.push((0, "/".to_owned()).into());
+                let left = (bytes - length(&profile)) / share;
+                profile.look_ups.last_mut().unwrap().path = long[..=left].to_owned();
+            }
+            profile
+        };
+        let largest = sized(MAX_PORTABLE_BYTES - 1);
+        let text = largest.to_text().unwrap();
+        assert_eq!(text.len(), MAX_PORTABLE_BYTES);
+        assert_eq!(PortableProfile::parse(text.as_bytes()), Ok(largest));
+        assert_eq!(
+            sized(MAX_PORTABLE_BYTES).to_text(),
+            Err(PortableError::TooLong)
+        );
+    }
+
+    #[test]
+    fn the_bytes_of_a_file_are_those_of_its_reads() {
+        let mut profile = sample();
+        profile.reads.push((1300, 0, 0, 1).into());
+        assert_eq!(profile.bytes_by_file(), [4 * PAGE_SIZE, PAGE_SIZE]);
+    }
+
+    #[test]
+    fn a_refusal_shows_what_was_refused_and_no_more_than_a_line_of_it() {
+        let refusal = |app: &str| {
+            let mut value = json();
+            value["app"] = json!(app);
+            refused(&value).to_string()
+        };
+        let line = refusal("usr/bin/app");
+        assert!(line.ends_with("no path or name: usr/bin/app"), "{line}");
+        let line = refusal(&"a/".repeat(200));
+        assert!(line.ends_with(&format!(": {}", "a/".repeat(100))), "{line}");
     }
 
     #[test]

@@ -145,6 +145,28 @@ mod tests {
         assert_eq!(class(&costs(200.0, 2900.0)), DriveClass::NoCommandQueuing);
     }
 
+    /// Where requests follow each other, holes are as large as this very drive makes them worth it.
+    #[test]
+    fn a_drive_has_holes_of_its_own() {
+        let of = |class, pages: f64| {
+            let costs = DriveCosts::of_class(class);
+            let costs = DriveCosts {
+                request_us: pages * 4.0 * costs.kib_us,
+                ..costs
+            };
+            params(&costs, true).infill.unwrap().hole_pages
+        };
+        assert_eq!(of(DriveClass::NoCommandQueuing, 2.5), 2);
+        assert_eq!(of(DriveClass::NoCommandQueuing, 5.5), 5);
+        assert_eq!(of(DriveClass::Rotational, 2.5), 2);
+    }
+
+    #[test]
+    fn times_are_told_in_words() {
+        let told = [9.94, 10.0, 1999.0, 2000.0].map(duration);
+        assert_eq!(told, ["9.9 µs", "10 µs", "1999 µs", "2.0 ms"]);
+    }
+
     #[test]
     fn numbers_are_told_in_words() {
         let disk = describe(&DriveCosts::of_class(DriveClass::Rotational));

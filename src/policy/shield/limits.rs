@@ -145,6 +145,34 @@ mod tests {
     }
 
     #[test]
+    fn a_drive_is_written_by_requests_under_way_or_by_what_was_written() {
+        let is_written = |writes_in_flight, written| {
+            let look = DriveLook {
+                writes_in_flight,
+                written,
+                ..DriveLook::default()
+            };
+            look.is_written()
+        };
+        assert!(is_written(1, None) && is_written(0, Some(WRITES)));
+        assert!(!is_written(0, None) && !is_written(0, Some(WRITES - 1)));
+    }
+
+    #[test]
+    fn a_step_is_judged_by_what_writers_keep_and_by_what_the_one_before_gave() {
+        use Verdict::{Looser, Stays, Tighter};
+        for (tighter, during, expected) in [
+            (None, KEPT_PERCENT - 1, Looser),
+            (None, KEPT_PERCENT, Stays),
+            (Some(100), GAIN_PERCENT - 1, Tighter),
+            (Some(100), GAIN_PERCENT, Stays),
+        ] {
+            let found = judge(100, tighter, during as u64);
+            assert_eq!(found, expected, "{tighter:?} {during}");
+        }
+    }
+
+    #[test]
     fn the_limits_are_what_the_scheduler_allows() {
         let all = ["none", "mq-deadline", "bfq"];
         for (drive, expected) in [

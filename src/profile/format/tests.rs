@@ -107,6 +107,26 @@ fn forged(packed: &[u8], body_bytes: usize) -> Vec<u8> {
     [&file, packed].concat()
 }
 
+/// Nothing deflates better than zeros.
+#[test]
+fn what_deflates_best_is_read_back() {
+    let zeros = vec![0; 1 << 20];
+    assert_eq!(unseal(&seal(&zeros)), Ok(zeros));
+}
+
+#[test]
+fn each_entry_has_its_flag_or_its_time() {
+    let profile = sample("/bin/true");
+    let decoded = |body: Body| decode(&seal(&postcard::to_allocvec(&body).unwrap()));
+    assert!(decoded(Body::new(&profile)).is_ok());
+    let mut body = Body::new(&profile);
+    body.recurs.0.push(true);
+    assert!(matches!(decoded(body), Err(FormatError::Invalid(_))));
+    let mut body = Body::new(&profile);
+    body.used_s.0.push(1);
+    assert!(matches!(decoded(body), Err(FormatError::Invalid(_))));
+}
+
 #[test]
 fn bytes_behind_the_contents_are_refused() {
     let good = encode(&sample("/bin/true")).expect("valid");

@@ -112,6 +112,63 @@ fn what_followed_the_last_app_is_likelier() {
 }
 
 #[test]
+fn a_vote_weighs_by_the_age_the_hours_and_the_kind_of_day_of_its_window() {
+    let clock = Clock {
+        now_s: NOW_S,
+        utc_offset_s: 0,
+    };
+    assert_eq!(
+        [0, 24, 72].map(|window| clock.freshness(window)),
+        [1.0, 0.5, 0.25]
+    );
+    // Monday begins with window 14 before Wednesday's noon, and Saturday with window 26.
+    let weekend = [None, Some(0), Some(14), Some(15), Some(26), Some(27)];
+    assert_eq!(
+        weekend.map(|window| clock.is_weekend(window)),
+        [false, false, false, true, true, false]
+    );
+    let all = Evidence::ALL;
+    let weight = |window| clock.weight(&all, window) / clock.freshness(window);
+    assert_eq!(weight(0), SAME_KIND_OF_DAY);
+    assert_eq!(weight(15), 1.0);
+    assert!((weight(5) - SAME_HOURS * SAME_KIND_OF_DAY).abs() < 1e-9);
+    assert!((weight(17) - SAME_HOURS).abs() < 1e-9);
+    assert_eq!(clock.weight(&Evidence::NONE, 5), 1.0);
+}
+
+#[test]
+fn what_followed_votes_beside_windows_that_weigh_as_two_launches() {
+    let evidence = Evidence {
+        before: true,
+        ..Evidence::NONE
+    };
+    let history = [
+        launch(1, 4 * HORIZON_S - 600),
+        launch(2, 4 * HORIZON_S - 1200),
+        launch(1, 10),
+    ];
+    let found = probabilities_by(&evidence, &history, NOW_S, 0);
+    // Of two windows and a half, the last app was in two: of it they alone decide. The other one was in one of them, and
+    // followed one launch.
+    for (app, expected) in [(1, 2.0 / 2.5), (2, (2.0 / 2.5 + 1.0) / 3.0)] {
+        assert!((of(app, &found) - expected).abs() < 1e-9, "{found:?}");
+    }
+}
+
+#[test]
+fn what_is_launched_a_horizon_later_follows_no_more() {
+    let past = [
+        launch(1, 2 * HORIZON_S),
+        launch(2, HORIZON_S + 1),
+        launch(3, HORIZON_S),
+    ];
+    let followed: Vec<Vec<u32>> = followers(&past, 1)
+        .map(|(_, launches)| launches.iter().map(|launch| launch.app).collect())
+        .collect();
+    assert_eq!(followed, [[2]]);
+}
+
+#[test]
 fn launches_of_the_future_do_not_count() {
     let future = PastLaunch {
         app: 2,

@@ -249,6 +249,162 @@ fn one_users_launches_have_half_of_the_time_and_others_have_theirs() {
 }
 
 /// What happens next, and how many tenths of a second pass then.
+#[test]
+fn a_rate_is_that_of_the_time_in_which_the_drive_was_written() {
+    let mut written = WrittenBytes::default();
+    assert_eq!(written.rate(Duration::ZERO), None);
+    written.add(&look(0), seconds(1));
+    assert_eq!(written, WrittenBytes::default());
+    written.add(&look(50 * MB), Duration::from_millis(1500));
+    assert_eq!(written.bytes, 75 * u128::from(MB));
+    assert_eq!(written.rate(Duration::from_millis(1500)), Some(50 * MB));
+    assert_eq!(written.rate(Duration::from_millis(1501)), None);
+    written.add(&look(20 * MB), Duration::from_millis(1500));
+    assert_eq!(written.rate(seconds(3)), Some(35 * MB));
+}
+
+#[test]
+fn a_launch_lasts_until_its_time_is_over() {
+    let drive = Drive {
+        last_launch: Some(seconds(5)),
+        ..Drive::default()
+    };
+    assert!(drive.is_launching(seconds(5)));
+    assert!(drive.is_launching(seconds(5) + LAUNCH - Duration::from_millis(1)));
+    assert!(!drive.is_launching(seconds(5) + LAUNCH));
+}
+
+#[test]
+fn a_drive_is_looked_at_more_often_while_a_launch_begins() {
+    let launch = ShieldEvent::Launch {
+        uid: USER,
+        drive: DRIVE,
+    };
+    let (launched, _) = ShieldState::default().step(launch, Duration::ZERO);
+    assert_eq!(launched.refused(), 0);
+    let looked = |now: Duration, rate| {
+        let drives = BTreeMap::from([(DRIVE, look(rate))]);
+        let logged_in = true;
+        let looked = ShieldEvent::Looked { drives, logged_in };
+        let (state, _) = launched.clone().step(looked, now);
+        state.next_look(now)
+    };
+    assert_eq!(looked(Duration::ZERO, 0), Some(LOOK_LAUNCH));
+    let last = FIRST_MOMENTS - Duration::from_millis(1);
+    assert_eq!(looked(last, 0), Some(LOOK_LAUNCH));
+    assert_eq!(looked(FIRST_MOMENTS, 0), Some(LOOK));
+    // Where limits are in force, nothing is to be found out soon.
+    assert_eq!(looked(Duration::ZERO, 50 * MB), Some(LOOK));
+}
+
+#[test]
+fn so_many_drives_and_accounts_are_kept_and_known_ones_go_on() {
+    let mut state = ShieldState::default();
+    for drive in 0..=MOST_DRIVES as u64 {
+        state.reason(Some(USER), drive, seconds(1), true);
+    }
+    assert!(state.drives().eq(0..MOST_DRIVES as u64));
+    for uid in 0..=MOST_ACCOUNTS as u32 {
+        state.reason(Some(uid), 0, seconds(2), false);
+    }
+    let drive = &state.drives[&0];
+    assert_eq!(drive.reasons.len(), MOST_ACCOUNTS);
+    assert_eq!(drive.reasons[&Some(0)], seconds(2));
+    state.reason(Some(0), 0, seconds(3), true);
+    let drive = &state.drives[&0];
+    assert_eq!(drive.reasons[&Some(0)], seconds(3));
+    assert_eq!(drive.last_launch, Some(seconds(3)));
+}
+
+/// The state after a look at the drive, which is written at this rate, and what is released.
+fn after_look(
+    state: &ShieldState,
+    now: Duration,
+    rate: u64,
+) -> (ShieldState, Option<ReleaseReason>) {
+    let drives = BTreeMap::from([(DRIVE, look(rate))]);
+    let logged_in = false;
+    let looked = ShieldEvent::Looked { drives, logged_in };
+    let (state, actions) = state.clone().step(looked, now);
+    let released = actions.into_iter().find_map(|action| match action {
+        ShieldAction::Release { why, .. } => Some(why),
+        ShieldAction::Set { .. } => None,
+    });
+    (state, released)
+}
+
+#[test]
+fn a_reason_and_a_person_last_so_long_and_no_longer() {
+    let mut state = ShieldState::default();
+    state.reason(None, DRIVE, Duration::ZERO, false);
+    let millisecond = Duration::from_millis(1);
+    let (before, _) = after_look(&state, REASON_LASTS - millisecond, 0);
+    assert!(before.drives().eq([DRIVE]));
+    let (at, _) = after_look(&state, REASON_LASTS, 0);
+    assert_eq!(at.drives().count(), 0);
+    // Somebody was there, and the system still has a reason.
+    state.last_person = Some(Duration::ZERO);
+    state.reason(None, DRIVE, seconds(1), false);
+    let measured = DrivePhase::Measuring(WrittenBytes::default());
+    let (before, _) = after_look(&state, REASON_LASTS - millisecond, 50 * MB);
+    assert_eq!(before.drives[&DRIVE].phase, measured);
+    let (at, _) = after_look(&state, REASON_LASTS, 50 * MB);
+    assert_eq!(at.drives[&DRIVE].phase, DrivePhase::Idle);
+}
+
+#[test]
+fn limits_go_once_the_drive_has_been_quiet_for_a_while() {
+    let launch = ShieldEvent::Launch {
+        uid: USER,
+        drive: DRIVE,
+    };
+    let (state, _) = ShieldState::default().step(launch, Duration::ZERO);
+    let (state, _) = after_look(&state, Duration::ZERO, 50 * MB);
+    assert!(state.drives[&DRIVE].is_in_force());
+    let (state, released) = after_look(&state, seconds(1), 0);
+    assert_eq!(released, None);
+    let end = seconds(1) + QUIET;
+    let (_, released) = after_look(&state, end - Duration::from_millis(1), 0);
+    assert_eq!(released, None);
+    let (_, released) = after_look(&state, end, 0);
+    assert_eq!(released, Some(ReleaseReason::Quiet));
+}
+
+#[test]
+fn an_account_is_open_until_its_share_is_used_and_again_in_its_next_window() {
+    let after = |time| {
+        let since = seconds(7);
+        let used = BTreeMap::from([(Some(USER), WindowUse { since, time })]);
+        ShieldState {
+            used,
+            ..ShieldState::default()
+        }
+    };
+    let millisecond = Duration::from_millis(1);
+    let end = seconds(7) + WINDOW;
+    assert!(after(SHARE - millisecond).is_open(Some(USER), seconds(8)));
+    assert!(!after(SHARE).is_open(Some(USER), end - millisecond));
+    assert!(after(SHARE).is_open(Some(USER), end));
+    assert!(after(SHARE).is_open(None, seconds(8)));
+}
+
+#[test]
+fn each_reason_has_its_own_words() {
+    use ReleaseReason::{Account, Failed, Measured, NobodyThere, NotNeeded, Quiet, Throughput};
+    let all = [
+        Quiet,
+        NotNeeded,
+        NobodyThere,
+        Account,
+        Throughput,
+        Measured,
+        Failed,
+    ];
+    let words: BTreeSet<&str> = all.into_iter().map(ReleaseReason::explanation).collect();
+    assert_eq!(words.len(), all.len());
+    assert!(words.iter().all(|words| !words.is_empty()));
+}
+
 fn events() -> impl Strategy<Value = Vec<(ShieldEvent, u64)>> {
     let drive = 1..12_u64;
     let uid = prop_oneof![Just(0), USER..USER + 20];
