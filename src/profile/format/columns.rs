@@ -348,3 +348,65 @@ impl OperationColumns {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::generate::sample;
+
+    #[test]
+    fn a_column_has_its_bound_and_says_so() {
+        let read = |text| serde_json::from_str::<Column<u8, 2>>(text);
+        assert_eq!(read("[1, 2]").unwrap().0, [1, 2]);
+        let why = read("[1, 2, 3]").err().unwrap().to_string();
+        assert!(
+            why.starts_with("invalid length 3, expected at most 2 elements"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_second_has_so_many_nanoseconds() {
+        let read = |mtime_ns: u32| {
+            let mut columns = FileColumns::new(&sample("/bin/true").files);
+            columns.mtime_ns.0[0] = mtime_ns;
+            columns.into_files()
+        };
+        assert!(read(999_999_999).is_ok());
+        assert_eq!(read(1_000_000_000), Err(NO_TABLE));
+    }
+
+    /// Columns of paths, each by what it shares with the one before, and its own end.
+    fn paths(of: &[(u32, &[u8])]) -> PathColumns<MAX_FILES> {
+        PathColumns {
+            shared: of.iter().map(|(shared, _)| *shared).collect(),
+            suffix_len: of.iter().map(|(_, end)| end.len() as u32).collect(),
+            suffixes: of.iter().flat_map(|(_, end)| end.iter().copied()).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_has_no_bytes_and_what_is_shared_is_there() {
+        let read = |of: &[(u32, &[u8])]| paths(of).paths(NO_TABLE);
+        let found = read(&[(1, b"/a/b"), (4, b"c"), (0, b""), (1, b"/d")]);
+        let expected: [Option<&[u8]>; 4] = [Some(b"/a/b"), Some(b"/a/c"), None, Some(b"/d")];
+        let expected = expected.map(|path| path.map(<[u8]>::to_vec));
+        assert_eq!(found, Ok(expected.to_vec()));
+        assert_eq!(read(&[(0, b"/a")]), Err(NO_TABLE));
+        assert_eq!(read(&[(1, b"/a"), (4, b"b")]), Err(NO_TABLE));
+    }
+
+    #[test]
+    fn paths_are_bounded_one_by_one_and_together() {
+        let long = vec![b'a'; MAX_PATH];
+        let read = |of: &[(u32, &[u8])]| paths(of).paths(NO_TABLE);
+        let all_shared = MAX_PATH as u32 + 1;
+        assert!(read(&[(1, &long), (all_shared, b"")]).is_ok());
+        assert_eq!(read(&[(1, &long), (all_shared, b"b")]), Err(NO_TABLE));
+        let mut many: Vec<(u32, &[u8])> = vec![(all_shared, b""); MAX_PATH_BYTES / MAX_PATH];
+        many[0] = (1, &long);
+        assert!(read(&many).is_ok());
+        many.push((all_shared, b""));
+        assert!(matches!(read(&many), Err(FormatError::TooLarge { .. })));
+    }
+}

@@ -371,6 +371,37 @@ fn limits_go_once_the_drive_has_been_quiet_for_a_while() {
 }
 
 #[test]
+fn what_rests_goes_on_to_rest_when_it_is_quiet_and_what_gave_way_may_begin_again() {
+    let resting = DrivePhase::Resting { until: REST };
+    for (phase, expected) in [
+        (resting.clone(), resting),
+        (DrivePhase::GivenWay, DrivePhase::Idle),
+    ] {
+        let mut state = ShieldState::default();
+        state.reason(Some(USER), DRIVE, Duration::ZERO, true);
+        state.drives.get_mut(&DRIVE).unwrap().phase = phase;
+        let (state, _) = after_look(&state, seconds(1), 0);
+        let (state, _) = after_look(&state, seconds(1) + QUIET, 0);
+        assert_eq!(state.drives[&DRIVE].phase, expected);
+    }
+}
+
+#[test]
+fn a_drive_that_nobody_writes_is_not_measured() {
+    let waits = ShieldEvent::Waits {
+        uid: Some(USER),
+        drive: DRIVE,
+    };
+    let (mut state, _) = ShieldState::default().step(waits, Duration::ZERO);
+    state.last_person = Some(Duration::ZERO);
+    let (state, _) = after_look(&state, seconds(1), 0);
+    assert_eq!(state.drives[&DRIVE].phase, DrivePhase::Idle);
+    let (state, _) = after_look(&state, seconds(2), MB);
+    let measured = DrivePhase::Measuring(WrittenBytes::default());
+    assert_eq!(state.drives[&DRIVE].phase, measured);
+}
+
+#[test]
 fn an_account_is_open_until_its_share_is_used_and_again_in_its_next_window() {
     let after = |time| {
         let since = seconds(7);
@@ -386,6 +417,13 @@ fn an_account_is_open_until_its_share_is_used_and_again_in_its_next_window() {
     assert!(!after(SHARE).is_open(Some(USER), end - millisecond));
     assert!(after(SHARE).is_open(Some(USER), end));
     assert!(after(SHARE).is_open(None, seconds(8)));
+    // Nothing is kept of a window that is over.
+    let kept = |now| {
+        let mut state = after(SHARE);
+        state.charge(Duration::ZERO, now);
+        state.used.len()
+    };
+    assert_eq!([end - millisecond, end].map(kept), [1, 0]);
 }
 
 #[test]
