@@ -107,6 +107,15 @@ fn forged(packed: &[u8], body_bytes: usize) -> Vec<u8> {
     [&file, packed].concat()
 }
 
+#[test]
+fn an_app_without_a_file_has_a_launcher_before_its_name() {
+    let is_name = |name: &str| limits::is_app_name(name.as_bytes());
+    assert!(is_name("flatpak:org.gimp.GIMP") && is_name("java:module/Main"));
+    assert!(!is_name("flatpak") && !is_name("a/b:c") && !is_name("mail: letter"));
+    let long = |bytes: usize| format!("mail:{}", "a".repeat(bytes - 5));
+    assert!(is_name(&long(limits::MAX_PATH)) && !is_name(&long(limits::MAX_PATH + 1)));
+}
+
 /// Nothing deflates better than zeros.
 #[test]
 fn what_deflates_best_is_read_back() {
