@@ -1,8 +1,8 @@
 //! The running system's directories, to walk paths through.
 //!
 //! Directories are opened with O_PATH and without following links, which runs no driver; of files, only programs that were
-//! executed and their libraries are opened to be read. Names are looked up only in file systems that the kernel serves alone: neither over a
-//! network nor by a user-space process.
+//! executed and their libraries are opened to be read. Names are looked up only in file systems that the kernel serves alone:
+//! neither over a network nor by a user-space process.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

@@ -8,10 +8,10 @@ use super::need::{Id, Need};
 use super::walk::walk;
 use crate::fs::elf;
 
-/// Most libraries of a program whose files are read. The largest programs have some hundreds.
+/// Most libraries of a launch that are looked up. The largest programs have some hundreds.
 const MOST_LIBRARIES: usize = 1024;
 
-/// Libraries that were walked already, by the directories that their names were looked up in.
+/// The libraries that are known to be needed, by their names and the directories that these are looked up in.
 #[derive(Default)]
 pub struct SeenLibraries(HashSet<(Id, Vec<u8>)>);
 
@@ -38,21 +38,26 @@ pub fn walk_executed(
     let Some((libraries, _)) = loader else {
         return;
     };
-    let mut waiting = VecDeque::from(elf::needed_libraries(&program));
+    let mut waiting = VecDeque::new();
+    let mut add = |names: Vec<Vec<u8>>, waiting: &mut VecDeque<Vec<u8>>| {
+        for name in names {
+            // One that is named by a path is looked up from elsewhere.
+            if !name.contains(&b'/')
+                && seen.0.len() < MOST_LIBRARIES
+                && seen.0.insert((libraries.id, name.clone()))
+            {
+                waiting.push_back(name);
+            }
+        }
+    };
+    add(elf::needed_libraries(&program), &mut waiting);
     while let Some(name) = waiting.pop_front() {
-        // One that is named by a path is looked up from elsewhere.
-        if name.contains(&b'/') || seen.0.len() >= MOST_LIBRARIES {
-            continue;
-        }
-        if !seen.0.insert((libraries.id, name.clone())) {
-            continue;
-        }
         let mut steps = Vec::new();
         let library = walk(directories, &libraries, root, &name, true, &mut steps);
         // A name that leads nowhere may never have been looked up here.
         if let Some(file) = library.and_then(|(dir, name)| directories.program(&dir, &name)) {
             needs.append(&mut steps);
-            waiting.extend(elf::needed_libraries(&file));
+            add(elf::needed_libraries(&file), &mut waiting);
         }
     }
 }
