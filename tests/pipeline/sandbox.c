@@ -59,18 +59,25 @@ static void look_and_leave(void)
 	MUST(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/*
+ * Goes on in a child. The process that has made the namespace stays until the FIFO has no writer: by this one the namespace is
+ * found, and on a busy host an app that ends at once would be gone by then.
+ */
 static void stay(int fifo)
 {
 	char byte;
+	int status;
 	pid_t pid = fork();
 
 	MUST(pid >= 0);
 	if (pid == 0) {
-		while (read(fifo, &byte, 1) > 0)
-			;
-		_exit(0);
+		close(fifo);
+		return;
 	}
-	close(fifo);
+	while (read(fifo, &byte, 1) > 0)
+		;
+	MUST(waitpid(pid, &status, 0) == pid);
+	_exit(status != 0);
 }
 
 int main(int argc, char **argv)
