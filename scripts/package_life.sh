@@ -22,6 +22,8 @@ make_system() {
         die "no layer can be put above this system's root"
     mount -t tmpfs tmpfs "$SYSTEM/run"
     mount -t tmpfs tmpfs "$SYSTEM/tmp"
+    # This system's own service may be in use.
+    rm -rf "$SYSTEM/var/lib/paralfetch" "$SYSTEM/etc/paralfetch"
     mount --bind /dev "$SYSTEM/dev"
     mount -t proc proc "$SYSTEM/proc"
     rm -f "$SYSTEM/usr/bin/systemctl"
