@@ -249,6 +249,23 @@ fn one_users_launches_have_half_of_the_time_and_others_have_theirs() {
 }
 
 /// What happens next, and how many tenths of a second pass then.
+/// The state after a look at the drive, which is written at this rate, and what is released.
+fn after_look(
+    state: &ShieldState,
+    now: Duration,
+    rate: u64,
+) -> (ShieldState, Option<ReleaseReason>) {
+    let drives = BTreeMap::from([(DRIVE, look(rate))]);
+    let logged_in = false;
+    let looked = ShieldEvent::Looked { drives, logged_in };
+    let (state, actions) = state.clone().step(looked, now);
+    let released = actions.into_iter().find_map(|action| match action {
+        ShieldAction::Release { why, .. } => Some(why),
+        ShieldAction::Set { .. } => None,
+    });
+    (state, released)
+}
+
 #[test]
 fn a_rate_is_that_of_the_time_in_which_the_drive_was_written() {
     let mut written = WrittenBytes::default();
@@ -282,13 +299,7 @@ fn a_drive_is_looked_at_more_often_while_a_launch_begins() {
     };
     let (launched, _) = ShieldState::default().step(launch, Duration::ZERO);
     assert_eq!(launched.refused(), 0);
-    let looked = |now: Duration, rate| {
-        let drives = BTreeMap::from([(DRIVE, look(rate))]);
-        let logged_in = true;
-        let looked = ShieldEvent::Looked { drives, logged_in };
-        let (state, _) = launched.clone().step(looked, now);
-        state.next_look(now)
-    };
+    let looked = |now: Duration, rate| after_look(&launched, now, rate).0.next_look(now);
     assert_eq!(looked(Duration::ZERO, 0), Some(LOOK_LAUNCH));
     let last = FIRST_MOMENTS - Duration::from_millis(1);
     assert_eq!(looked(last, 0), Some(LOOK_LAUNCH));
@@ -314,23 +325,6 @@ fn so_many_drives_and_accounts_are_kept_and_known_ones_go_on() {
     let drive = &state.drives[&0];
     assert_eq!(drive.reasons[&Some(0)], seconds(3));
     assert_eq!(drive.last_launch, Some(seconds(3)));
-}
-
-/// The state after a look at the drive, which is written at this rate, and what is released.
-fn after_look(
-    state: &ShieldState,
-    now: Duration,
-    rate: u64,
-) -> (ShieldState, Option<ReleaseReason>) {
-    let drives = BTreeMap::from([(DRIVE, look(rate))]);
-    let logged_in = false;
-    let looked = ShieldEvent::Looked { drives, logged_in };
-    let (state, actions) = state.clone().step(looked, now);
-    let released = actions.into_iter().find_map(|action| match action {
-        ShieldAction::Release { why, .. } => Some(why),
-        ShieldAction::Set { .. } => None,
-    });
-    (state, released)
 }
 
 #[test]
