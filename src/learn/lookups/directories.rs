@@ -119,14 +119,14 @@ impl Directories {
     /// Notes the path of a directory from the root of its file system.
     pub fn note_path(&mut self, dir: &Dir) {
         if !self.paths.contains_key(&dir.id)
-            && let Some(path) = self.path_in_fs(dir)
+            && let Some(path) = self.shown_path(dir)
         {
             self.paths.insert(dir.id, path);
         }
     }
 
     /// As the kernel shows it. It is text, of which nobody may conclude which directory it leads to by now.
-    fn path_in_fs(&self, dir: &Dir) -> Option<Vec<u8>> {
+    fn shown_path(&self, dir: &Dir) -> Option<Vec<u8>> {
         let mount = self.mounts.by_id(u32::try_from(dir.mount).ok()?)?;
         let shown = std::fs::read_link(own_path(&dir.fd)).ok()?;
         let below = shown.strip_prefix(&mount.mount_point).ok()?;
@@ -172,8 +172,13 @@ impl Directories {
         let mount = self.open_mounts.get(&mount).cloned();
         let mount = mount.or_else(|| self.any_mount(dir.id.0))?;
         let path = handle::path_in_fs(dir.fd.as_fd(), &mount)?;
-        let below = path.strip_prefix(mount.mount.root.as_slice())?.to_vec();
-        Some((self.root_of(&mount)?, below))
+        self.below(&mount, &path)
+    }
+
+    /// A directory of the file system with this device, and the path from there for one from the file system's root.
+    pub fn in_fs(&mut self, dev: u64, path: &[u8]) -> Option<(Dir, Vec<u8>)> {
+        let mount = self.any_mount(dev)?;
+        self.below(&mount, path)
     }
 
     /// What `name`, which is neither `.` nor `..`, refers to in the directory.
@@ -213,6 +218,11 @@ impl Directories {
         (OpenNode::of(&found).ok()?.dev == dir.id.0).then_some(())?;
         let (file, _) = safe_open::regular(&found, OFlags::NOATIME).ok()??;
         Some(file)
+    }
+
+    fn below(&self, mount: &OpenMount, path: &[u8]) -> Option<(Dir, Vec<u8>)> {
+        let below = path.strip_prefix(mount.mount.root.as_slice())?.to_vec();
+        Some((self.root_of(mount)?, below))
     }
 
     fn root_of(&self, mount: &OpenMount) -> Option<Dir> {

@@ -5,6 +5,8 @@
 //! link's own. They become accesses of the launch tree, at the time of the path's first use, and take their
 //! place among those that were traced.
 //!
+//! A file that the launch used without such a path is walked to by its own.
+//!
 //! Where metadata are not read as blocks of a device, or the device cannot be read, the steps become operations
 //! instead: paths that are looked up, and directories that are listed, ahead of the launch. They name what a path led to
 //! behind all links, so that no link is followed when they are carried out.
@@ -20,6 +22,7 @@ mod directories;
 mod executed;
 mod need;
 mod operations;
+mod unseen;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,6 +43,7 @@ use executed::{SeenLibraries, walk_executed};
 use need::{Id, Need};
 pub use operations::FsOperation;
 use operations::LearnedOperations;
+use unseen::Met;
 use walk::walk;
 
 /// Most accesses that paths add: as many as a profile has entries.
@@ -55,7 +59,8 @@ pub struct ImpliedReads {
     pub counts: PathCounts,
 }
 
-/// What a launch's paths read of metadata; each need counts once. `mounts` is the table of our own namespace.
+/// What a launch's paths read of metadata, and the way to each file that it used; each need counts once. `mounts` is the
+/// table of our own namespace.
 pub fn implied_reads(
     observed: &Observed<'_>,
     mounts: &MountTable,
@@ -88,22 +93,19 @@ pub fn implied_reads(
     }
     ours.sort_unstable();
     let open = mounts.open_wanted(&walks.mounts_of(&ours));
-    walks.walk_all(
-        Directories::new(mounts.clone(), open, true, observed.uid),
-        &ours,
-    );
+    let mut directories = Directories::new(mounts.clone(), open, true, observed.uid);
+    walks.walk_all(&mut directories, &ours);
+    walks.walk_to_unseen(&mut directories, observed.accesses, probe);
+    walks.directories.extend(directories.into_paths());
     let mut operations = LearnedOperations::new(walks.directories);
-    let mut needs: Vec<((usize, usize), Need)> = walks
-        .needs
-        .into_iter()
-        .map(|(need, at)| (at, need))
-        .collect();
+    let needs = walks.needs.into_iter();
+    let mut needs: Vec<(Moment, Need)> = needs.map(|(need, at)| (at, need)).collect();
     needs.sort_unstable_by_key(|&(at, _)| at);
 
     let mut accesses = Vec::new();
-    for ((path, _), need) in needs {
+    for (Moment { time_ns, .. }, need) in needs {
         if !probe.finds_blocks(need.dev()) {
-            operations.add(&need, paths[path].time_ns);
+            operations.add(&need, time_ns);
             continue;
         }
         if accesses.len() > MOST_ACCESSES {
@@ -112,7 +114,7 @@ pub fn implied_reads(
             break;
         }
         accesses.extend(need.pages(probe).into_iter().map(|pages| Access {
-            time_ns: paths[path].time_ns,
+            time_ns,
             dev: need.dev(),
             ino: 0,
             generation: 0,
@@ -179,6 +181,16 @@ impl FilePaths {
     }
 }
 
+/// When something was needed: by time, walk and place in the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment {
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    time_ns: u64,
+    /// Number of the path or, behind all paths, of the file.
+    walk: usize,
+    place: usize,
+}
+
 /// The walks of the paths that a launch used.
 struct PathWalks<'a> {
     /// See [`Observed::uid`].
@@ -186,8 +198,8 @@ struct PathWalks<'a> {
     paths: &'a [PathUse],
     mounts: &'a MountTable,
     is_late: &'a dyn Fn() -> bool,
-    /// What the paths need, each with the index of the first path that does, and its place among that one's needs.
-    needs: HashMap<Need, (usize, usize)>,
+    /// What the paths need, each with the first moment.
+    needs: HashMap<Need, Moment>,
     /// The paths of directories from the roots of their file systems.
     directories: HashMap<Id, Vec<u8>>,
     counts: PathCounts,
@@ -204,12 +216,13 @@ impl PathWalks<'_> {
         let wanted = self.mounts_of(&theirs);
         match namespace.map(|namespace| open_in(namespace, &wanted)) {
             Some(Ok((table, open))) => {
-                let directories = Directories::new(table, open, false, self.uid);
+                let mut directories = Directories::new(table, open, false, self.uid);
                 let (inside, detached) = theirs.into_iter().partition::<Vec<_>, _>(|&at| {
                     let path = &self.paths[at];
                     directories.is_open(path.from_mount) && directories.is_open(path.root_mount)
                 });
-                self.walk_all(directories, &inside);
+                self.walk_all(&mut directories, &inside);
+                self.directories.extend(directories.into_paths());
                 return detached;
             }
             Some(Err(error)) => {
@@ -229,7 +242,7 @@ impl PathWalks<'_> {
             .collect()
     }
 
-    fn walk_all(&mut self, mut directories: Directories, paths: &[usize]) {
+    fn walk_all(&mut self, directories: &mut Directories, paths: &[usize]) {
         let mut seen = SeenLibraries::default();
         for &at in paths {
             if (self.is_late)() {
@@ -242,17 +255,49 @@ impl PathWalks<'_> {
                 continue;
             };
             let mut needs = Vec::new();
-            walk_path(&mut directories, path, &from, &root, &mut seen, &mut needs);
+            walk_path(directories, path, &from, &root, &mut seen, &mut needs);
             needs.retain(|need| directories.is_served(need.dev()));
             let all = needs.len();
             needs.retain(|need| self.mounts.fs_type(need.dev()).is_some());
             self.counts.hidden += u64::from(needs.len() < all);
-            for (place, need) in needs.into_iter().enumerate() {
-                let first = self.needs.entry(need).or_insert((at, place));
-                *first = (at, place).min(*first);
-            }
+            self.add(needs, path.time_ns, at);
         }
-        self.directories.extend(directories.into_paths());
+    }
+
+    /// Walks to the files that were used and that no path led to.
+    fn walk_to_unseen(
+        &mut self,
+        directories: &mut Directories,
+        accesses: &[Access],
+        probe: &mut LiveProbe<'_>,
+    ) {
+        let met = Met::by(self.needs.keys());
+        for (number, (time_ns, file)) in met.unseen_files(accesses).into_iter().enumerate() {
+            // A file that is gone, or was written in the launch, has no place in a profile.
+            let facts = probe.look_at(file, &[], &[]);
+            let path = facts.ok().and_then(|(_, facts)| facts.path);
+            let Some((root, path)) = path.and_then(|path| directories.in_fs(file.dev, &path))
+            else {
+                continue;
+            };
+            let steps = met.steps(directories, &root, &path, (file.dev, file.ino));
+            // It was looked up before it was used.
+            let before_ns = time_ns.saturating_sub(1);
+            self.add(steps, before_ns, self.paths.len() + number);
+        }
+    }
+
+    /// Adds the needs of one walk.
+    fn add(&mut self, needs: Vec<Need>, time_ns: u64, walk: usize) {
+        for (place, need) in needs.into_iter().enumerate() {
+            let moment = Moment {
+                time_ns,
+                walk,
+                place,
+            };
+            let first = self.needs.entry(need).or_insert(moment);
+            *first = moment.min(*first);
+        }
     }
 }
 
