@@ -181,21 +181,21 @@ SEC("?tp_btf/mm_filemap_get_pages")
 int BPF_PROG(completion_read, struct address_space *mapping, unsigned long index,
 	     unsigned long last_index)
 {
-	look_for_completion(mapping, index, last_index);
+	look_for_completion(PLAIN(struct address_space, mapping), index, last_index);
 	return 0;
 }
 
 SEC("?tp_btf/mm_filemap_fault")
 int BPF_PROG(completion_faulted, struct address_space *mapping, unsigned long index)
 {
-	look_for_completion(mapping, index, index);
+	look_for_completion(PLAIN(struct address_space, mapping), index, index);
 	return 0;
 }
 
 SEC("?tp_btf/mm_filemap_map_pages")
 int BPF_PROG(completion_mapped, struct address_space *mapping, unsigned long start, unsigned long end)
 {
-	look_for_completion(mapping, start, end);
+	look_for_completion(PLAIN(struct address_space, mapping), start, end);
 	return 0;
 }
 

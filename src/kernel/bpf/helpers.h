@@ -7,6 +7,7 @@
 
 #include "kernel.h"
 #include "intf.h"
+#include "memory.h"
 #include "tree.h"
 #include <bpf/bpf_helpers.h>
 
@@ -20,7 +21,9 @@ static __always_inline bool is_younger_than(struct pf_launch *launch)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	return !(task->flags & PF_KTHREAD) && task->group_leader->start_time >= launch->start_ns;
+	if (task->flags & PF_KTHREAD)
+		return false;
+	return PLAIN(struct task_struct, task)->group_leader->start_time >= launch->start_ns;
 }
 
 /*

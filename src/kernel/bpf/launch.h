@@ -19,6 +19,7 @@
 #include "intf.h"
 #include "tree.h"
 #include "recorders.h"
+#include "memory.h"
 #include "namespaces.h"
 #include "log.h"
 #include <bpf/bpf_helpers.h>
@@ -600,6 +601,7 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 	struct pf_member *m = member_of(task);
 	struct scratch *s;
 
+	bprm = PLAIN(struct linux_binprm, bprm);
 	if (m && is_tree(m->role))
 		tree_exec(task, m, old_pid);
 	if (m && is_of_session(m))

@@ -34,6 +34,16 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 	})
 
 /*
+ * The same object, for loads of its pointers. From an object that it trusts, the verifier searches the names of all the
+ * kernel's types four times at each such load (btf_nested_type_is_trusted, 6.4 to 6.18), which takes it longer than all
+ * else. Older kernels take the object as it is.
+ */
+#define PLAIN(type, object)                                                                            \
+	(bpf_ksym_exists(bpf_rdonly_cast) ?                                                            \
+		 (type *)bpf_rdonly_cast(object, bpf_core_type_id_kernel(type)) :                      \
+		 (object))
+
+/*
  * The 8 bytes at an address. They are read as the first field of a type that every kernel has, and whose
  * first field is a number: the verifier does not let programs compute with a field that is a pointer.
  */
@@ -75,7 +85,7 @@ static __always_inline __u32 dev_of_inode(struct inode *inode, struct super_bloc
 /* The file that is open as this descriptor of the task; NULL if none is. It may only be read through helpers. */
 static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 fd)
 {
-	struct fdtable *table = task->files->fdt;
+	struct fdtable *table = PLAIN(struct task_struct, task)->files->fdt;
 
 	if (fd < 0 || (__u32)fd >= table->max_fds)
 		return NULL;

@@ -112,8 +112,10 @@ static __always_inline struct path_scratch *begin_path(__u32 recorder, __u8 use)
 
 static __always_inline void start_here(struct path_scratch *s, struct task_struct *task)
 {
-	name_directory(&s->path.from, task->fs->pwd.dentry);
-	s->path.from_mount = mount_number(task->fs->pwd.mnt);
+	struct fs_struct *fs = PLAIN(struct task_struct, task)->fs;
+
+	name_directory(&s->path.from, fs->pwd.dentry);
+	s->path.from_mount = mount_number(fs->pwd.mnt);
 }
 
 static __always_inline void start_at_file(struct path_scratch *s, struct file *file)
@@ -129,13 +131,14 @@ static __always_inline void start_at_file(struct path_scratch *s, struct file *f
  */
 static __always_inline __u64 hash_of_path(struct path_scratch *s, struct task_struct *task)
 {
+	struct fs_struct *fs = PLAIN(struct task_struct, task)->fs;
 	struct pf_path *p = &s->path;
 	__u32 words = (p->length + 7) / 8;
 	__u64 *key = s->key, hash;
 
 	key[0] = p->use | p->nofollow << 8 | s->absolute << 16;
-	key[1] = (__u64)task->fs->root.dentry;
-	key[2] = (__u64)task->fs->root.mnt;
+	key[1] = (__u64)fs->root.dentry;
+	key[2] = (__u64)fs->root.mnt;
 	key[3] = s->absolute ? 0 : p->from.ino;
 	key[4] = s->absolute ? 0 : (__u64)p->from.dev << 32 | p->from.generation;
 	key[5] = s->absolute ? 0 : p->from_mount;
@@ -149,6 +152,7 @@ static __always_inline __u64 hash_of_path(struct path_scratch *s, struct task_st
 /* Reports the path unless it has been; `length` counts its bytes without the zero. */
 static __always_inline void report_path(struct path_scratch *s, struct task_struct *task)
 {
+	struct task_struct *plain = PLAIN(struct task_struct, task);
 	struct pf_path *p = &s->path;
 	__u64 *text = (__u64 *)p->path;
 	__u32 length = p->length;
@@ -162,13 +166,13 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 		text[(length / 8) & (PF_PATH_MAX / 8 - 1)] &= ~0ULL >> (64 - 8 * (length & 7));
 	if (!is_new_path(s->recorder, hash_of_path(s, task)))
 		return;
-	name_directory(&p->root, task->fs->root.dentry);
-	p->root_mount = mount_number(task->fs->root.mnt);
+	name_directory(&p->root, plain->fs->root.dentry);
+	p->root_mount = mount_number(plain->fs->root.mnt);
 	if (s->absolute) {
 		p->from = p->root;
 		p->from_mount = p->root_mount;
 	}
-	p->mount_ns = task->nsproxy->mnt_ns->ns.inum;
+	p->mount_ns = plain->nsproxy->mnt_ns->ns.inum;
 	p->pid = 0;
 	if (p->mount_ns != own_mount_ns) {
 		p->pid = own_number_of(task);

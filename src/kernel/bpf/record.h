@@ -198,7 +198,7 @@ static __always_inline bool record_pages(struct inode *inode, __u64 start, __u64
 SEC("?tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {
-	struct address_space *mapping = folio->mapping;
+	struct address_space *mapping = PLAIN(struct folio, folio)->mapping;
 
 	if (recorders_on() && mapping)
 		record_pages(mapping->host, folio->index, folio_pages(folio), PF_ADDED,
@@ -266,21 +266,21 @@ SEC("?tp_btf/mm_filemap_get_pages")
 int BPF_PROG(pages_read, struct address_space *mapping, unsigned long index,
 	     unsigned long last_index)
 {
-	pages_used(mapping, index, last_index);
+	pages_used(PLAIN(struct address_space, mapping), index, last_index);
 	return 0;
 }
 
 SEC("?tp_btf/mm_filemap_fault")
 int BPF_PROG(page_faulted, struct address_space *mapping, unsigned long index)
 {
-	page_touched(mapping, index);
+	page_touched(PLAIN(struct address_space, mapping), index);
 	return 0;
 }
 
 SEC("?tp_btf/mm_filemap_map_pages")
 int BPF_PROG(pages_mapped, struct address_space *mapping, unsigned long start, unsigned long end)
 {
-	window_mapped(mapping, start, end);
+	window_mapped(PLAIN(struct address_space, mapping), start, end);
 	return 0;
 }
 
@@ -299,7 +299,7 @@ int BPF_PROG(block_touched, struct buffer_head *bh)
 		return 0;
 	start = bh->b_blocknr * bh->b_size;
 	end = start + bh->b_size;
-	use.event.dev = bh->b_bdev->bd_dev;
+	use.event.dev = PLAIN(struct buffer_head, bh)->b_bdev->bd_dev;
 	use.event.start = start / page_bytes;
 	use.event.pages = (end + page_bytes - 1) / page_bytes - use.event.start;
 	use.by = PF_TREE << ((recorder - 1) & (PF_RECORDERS - 1)) * BY_BITS;
