@@ -93,7 +93,7 @@ fn commands_of_an_ordinary_user_are_about_his_own_apps() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = directory.path().join("paralfetch");
-    fs::copy(program(), &copy).unwrap();
+    common::copy_program(program(), &copy);
     let program = copy.to_str().unwrap();
     let of_user = |uid, arguments: &[&str]| {
         let output = paralfetch_of(uid, served.daemon.text(), program, arguments);

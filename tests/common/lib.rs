@@ -18,6 +18,7 @@ pub mod scheduler;
 pub mod slowed;
 pub mod wait_rig;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::panic;
@@ -490,6 +491,12 @@ pub fn copy_time(from: &Path, to: &Path) {
     let time = fs::metadata(from).unwrap().modified().unwrap();
     let file = File::options().write(true).open(to).unwrap();
     file.set_modified(time).unwrap();
+}
+
+/// Copies a program that is to be executed. A process of its own does: a child that another test forks meanwhile would keep
+/// the copy open to be written, and execve(2) refuses such a file.
+pub fn copy_program(from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
+    succeed(Command::new("cp").arg("--").arg(from).arg(to));
 }
 
 /// What a program printed; it must succeed.

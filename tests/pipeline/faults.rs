@@ -186,7 +186,7 @@ fn without_root_learning_is_refused_and_running_is_not() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
     let program = directory.path().join("paralfetch");
-    fs::copy(common::program(), &program).unwrap();
+    common::copy_program(common::program(), &program);
     let as_nobody = |command: &str| {
         Command::new(&program)
             .arg("--state-dir")

@@ -10,7 +10,7 @@ use common::root::{Root, our_lines, pages_of};
 /// Puts an interpreter and its scripts on the image. The shell stands in for Python: it takes a script in
 /// the same way, and needs no library of modules.
 fn install_scripts(root: &Root) {
-    fs::copy(root.path().join("bin/sh"), root.path().join("bin/python3")).unwrap();
+    common::copy_program(root.path().join("bin/sh"), root.path().join("bin/python3"));
     for (script, data) in [("a.py", "1"), ("b.py", "2"), ("c.py", "3")] {
         let text = format!("cat /data/{data}\n");
         fs::write(root.path().join(script), text).unwrap();

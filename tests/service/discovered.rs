@@ -36,7 +36,7 @@ fn only_the_administrators_programs_are_discovered() {
         return;
     };
     let cat = image.root.path().join("bin/cat");
-    fs::copy(&cat, image.root.path().join("reader")).unwrap();
+    common::copy_program(&cat, image.root.path().join("reader"));
     let opt = tempfile::tempdir_in("/opt").unwrap();
     let _opt = Mounted::bind(image.root.path(), opt.path());
     let reader = opt.path().join("reader");

@@ -188,7 +188,7 @@ fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
     launched(&mut service, Command::new("sh").args(by_descriptor));
     // What has another name and another file is not.
     let other = image.root.path().join("other");
-    fs::copy("/bin/cat", &other).unwrap();
+    common::copy_program("/bin/cat", &other);
     let read = Command::new(&other).arg(&data).output().unwrap();
     assert!(read.status.success() && !read.stdout.is_empty(), "{read:?}");
     launched(&mut service, &mut Command::new(&link.0));
@@ -236,7 +236,7 @@ fn other_programs_and_other_roots_are_left_alone() {
     // The same name somewhere else, and the same path in a container's mount namespace.
     let elsewhere = tempfile::tempdir().unwrap();
     let twin = elsewhere.path().join("app");
-    fs::copy("/bin/true", &twin).unwrap();
+    common::copy_program("/bin/true", &twin);
     let status = Command::new(&twin).stdout(Stdio::null()).status();
     assert!(status.unwrap().success());
     image.launch("sub");
@@ -372,7 +372,7 @@ fn a_learned_script_is_prefetched_and_others_of_its_interpreter_are_left_alone()
     seen_early_and_late(|image| {
         let path = |name: &str| image.root.path().join(name);
         // The shell stands in for Python: it takes a script in the same way.
-        fs::copy(path("bin/sh"), path("bin/python3")).unwrap();
+        common::copy_program(path("bin/sh"), path("bin/python3"));
         for script in ["a.py", "b.py"] {
             fs::write(path(script), "cat /data/*\n").unwrap();
         }

@@ -268,7 +268,7 @@ fn a_flood_of_one_user_takes_no_launch_of_another_its_prefetch() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path());
     let program = dir.path().join("app");
-    fs::copy("/bin/true", &program).unwrap();
+    common::copy_program("/bin/true", &program);
     let mut flood = Command::new("python3");
     flood
         .args(["-c", FLOOD])

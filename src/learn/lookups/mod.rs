@@ -51,8 +51,10 @@ const MOST_ACCESSES: usize = 1 << 18;
 
 /// What the paths of a launch read.
 pub struct ImpliedReads {
-    /// Accesses to metadata, in time order.
-    pub accesses: Vec<Access>,
+    /// Accesses to metadata by paths, in time order: each was reported when it was over.
+    pub of_paths: Vec<Access>,
+    /// The way to files that no path led to, at the time of their first use, which it came before; in time order.
+    pub of_files: Vec<Access>,
     /// Where metadata are not read as blocks.
     pub operations: Vec<FsOperation>,
     /// How many paths there were.
@@ -102,17 +104,21 @@ pub fn implied_reads(
     let mut needs: Vec<(Moment, Need)> = needs.map(|(need, at)| (at, need)).collect();
     needs.sort_unstable_by_key(|&(at, _)| at);
 
-    let mut accesses = Vec::new();
-    for (Moment { time_ns, .. }, need) in needs {
+    let (mut of_paths, mut of_files) = (Vec::new(), Vec::new());
+    for (Moment { time_ns, walk, .. }, need) in needs {
         if !probe.finds_blocks(need.dev()) {
             operations.add(&need, time_ns);
             continue;
         }
-        if accesses.len() > MOST_ACCESSES {
+        if of_paths.len() + of_files.len() > MOST_ACCESSES {
             let what = "the directories of its paths have more blocks than a profile; the rest is left out";
             probe.warnings.push(what.to_owned());
             break;
         }
+        let accesses = match walk < paths.len() {
+            true => &mut of_paths,
+            false => &mut of_files,
+        };
         accesses.extend(need.pages(probe).into_iter().map(|pages| Access {
             time_ns,
             dev: need.dev(),
@@ -129,7 +135,8 @@ pub fn implied_reads(
         probe.warnings.push(what.to_owned());
     }
     ImpliedReads {
-        accesses,
+        of_paths,
+        of_files,
         operations: operations.finish(),
         counts: walks.counts,
     }
@@ -281,9 +288,7 @@ impl PathWalks<'_> {
                 continue;
             };
             let steps = met.steps(directories, &root, &path, (file.dev, file.ino));
-            // It was looked up before it was used.
-            let before_ns = time_ns.saturating_sub(1);
-            self.add(steps, before_ns, self.paths.len() + number);
+            self.add(steps, time_ns, self.paths.len() + number);
         }
     }
 

@@ -30,15 +30,17 @@ pub fn resolve(
 ) -> Option<Sequence> {
     let mut probe = LiveProbe::new(mounts, class, observed.started, is_late);
     let ImpliedReads {
-        accesses: implied,
+        of_paths,
+        of_files,
         operations,
         counts,
     } = implied_reads(observed, mounts, &mut probe);
-    let mut accesses = [observed.accesses, &implied].concat();
+    let mut accesses = [&of_files, observed.accesses, &of_paths].concat();
     if let Ok(program) = fs::metadata("/proc/self/exe") {
         leave_to_others(&mut accesses, program.dev(), program.ino());
     }
-    // The sort is stable: reads for a look-up are traced before the look-up is reported, and stay before it.
+    // The sort is stable: reads for a look-up are traced before the look-up is reported, and stay before it; a file is
+    // looked up before it is used.
     accesses.sort_by_key(|access| access.time_ns);
     if observed.touches {
         unreported_reads::extend_reads(&mut accesses);
