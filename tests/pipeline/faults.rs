@@ -1,15 +1,14 @@
 //! What goes wrong, and that the app starts all the same.
 
 use std::fs::{self, File, Permissions};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::processes::{until_read, until_read_ahead};
+use crate::processes::launch_told;
 use crate::set_up;
 use common::drop_caches;
 use common::root::{Root, content, our_lines};
@@ -59,23 +58,7 @@ fn with_replaced_truncated_and_removed_files() {
     // know by then is a matter of time.
     mkfifoat(CWD, root.path().join("end"), Mode::RWXU).unwrap();
     let cmd = ["/bin/sh", "-c", "cat /data/*; read word < /end"];
-    let launch = |command: &[&str]| {
-        let app = root
-            .paralfetch(command, &cmd)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut end = until_read(&root.path().join("end"));
-        if command[0] == "run" {
-            until_read_ahead(app.id());
-        }
-        end.write_all(b"now\n").unwrap();
-        drop(end);
-        let output = app.wait_with_output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        our_lines(&output)
-    };
+    let launch = |command: &[&str]| our_lines(&launch_told(&root, command, &cmd, "end"));
     launch(&["learn"]);
     let data = root.path().join("data");
     fs::write(data.join("new"), content(9, 16)).unwrap();

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 
-use crate::processes::{until_read, until_read_ahead};
+use crate::processes::launch_told;
 use crate::set_up;
 use common::drop_caches;
 use common::root::{FILES, PAGES, Root, content, our_lines};
@@ -31,21 +31,7 @@ fn prepared() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
 
 /// Launches the app by `command`; returns what we said.
 fn launch(root: &Root, command: &[&str]) -> Vec<String> {
-    let app = root
-        .paralfetch(command, &APP)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut go = until_read(&root.path().join("go"));
-    if command[0] == "run" {
-        until_read_ahead(app.id());
-    }
-    go.write_all(b"now\n").unwrap();
-    drop(go);
-    let output = app.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    our_lines(&output)
+    our_lines(&launch_told(root, command, &APP, "go"))
 }
 
 /// A cold prefetched launch: its misses, and the totals.

@@ -1,7 +1,9 @@
 //! Apps that run in the image.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
+use std::process::{Output, Stdio};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -74,4 +76,24 @@ pub fn until_read(pipe: &Path) -> File {
         opened.is_some()
     });
     opened.unwrap()
+}
+
+/// Launches an app that waits at a pipe in its root, which is told to go on when the prefetch is over: how far a prefetch is
+/// ahead of an app that does not wait is a matter of chance. The app must succeed.
+pub fn launch_told(root: &Root, command: &[&str], app: &[&str], pipe: &str) -> Output {
+    let launched = root
+        .paralfetch(command, app)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = until_read(&root.path().join(pipe));
+    if command[0] == "run" {
+        until_read_ahead(launched.id());
+    }
+    pipe.write_all(b"now\n").unwrap();
+    drop(pipe);
+    let output = launched.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output
 }
