@@ -95,6 +95,7 @@ pub struct Watch {
     completion: Vec<OwnedFd>,
     /// Whether this kernel shows the use of completion pages.
     sees_completion: bool,
+    announcement_filter: OwnedFd,
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<LaunchEvent>>>,
     early: bool,
@@ -146,6 +147,7 @@ impl Watch {
             &mut progs.bio_merged_behind,
             &mut progs.bio_merged_before,
             &mut progs.task_switched,
+            &mut progs.announcement_sent,
         ] {
             program.set_autoload(true);
         }
@@ -198,6 +200,9 @@ impl Watch {
             &progs.older_completion_faulted,
             &progs.older_completion_mapped,
         ])?;
+        let announcement_filter = progs.announcement_sent.as_fd().try_clone_to_owned();
+        let announcement_filter = announcement_filter
+            .map_err(|error| TraceError::system("duplicating a program", error))?;
         let calls = [&mut progs.execve_entered, &mut progs.execveat_entered];
         let calls = calls
             .into_iter()
@@ -211,6 +216,7 @@ impl Watch {
             waits,
             completion,
             sees_completion,
+            announcement_filter,
             ring,
             events,
             early,
@@ -230,6 +236,11 @@ impl Watch {
     /// Whether launches are seen when execve is called.
     pub fn is_early(&self) -> bool {
         self.early
+    }
+
+    /// The program that is to filter the socket for announcements: each user's are bounded.
+    pub fn announcement_filter(&self) -> BorrowedFd<'_> {
+        self.announcement_filter.as_fd()
     }
 
     /// Whether it watches for these and no others.

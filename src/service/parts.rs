@@ -180,6 +180,11 @@ impl Parts {
         iter::once(self.kernel.fd()).chain(self.warm_up.fds())
     }
 
+    /// The program that is to filter the socket for announcements.
+    pub fn announcement_filter(&self) -> BorrowedFd<'_> {
+        self.kernel.announcement_filter()
+    }
+
     /// The kernel side's events since the last call.
     ///
     /// # Errors

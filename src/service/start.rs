@@ -30,7 +30,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
     let mut warnings = Warnings::default();
     let (outbox, inbox) = mailbox()?;
     let mut parts = assemble(places, outbox.clone(), &mut warnings)?;
-    let (announcements, cannot) = Announcements::open(&places.run_dir);
+    let (announcements, cannot) = Announcements::open(&places.run_dir, parts.announcement_filter());
     warnings.0.extend(cannot);
     if let Some(address) = bus {
         let post = move |call: ControlCall| outbox.send(Message::Control(call));

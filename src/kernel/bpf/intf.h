@@ -14,7 +14,10 @@ enum pf_sizes {
 	PF_NAME_FILTER_WORDS = 1024,	/* words of 64 bits in `name_filter` */
 	PF_EXEC_BURST = 64,	/* reports of execve that one user can cause at once */
 	PF_EXECS_PER_SECOND = 32,	/* and for long */
-	PF_EXEC_USERS = 1024,	/* users whose reports are counted; the least recent one is forgotten */
+	PF_ANNOUNCEMENT_BURST = 40,	/* announcements that one user can send at once */
+	PF_ANNOUNCEMENTS_PER_SECOND = 10,	/* and for long */
+	PF_ANNOUNCEMENT_MAX = 1 << 16,	/* bytes of one; user space takes shorter ones */
+	PF_BOUND_USERS = 1024,	/* users who are told apart; the least recent one is forgotten */
 	PF_COMPLETION_PAGES = 8,	/* completion pages of a launch */
 };
 

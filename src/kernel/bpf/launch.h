@@ -21,6 +21,7 @@
 #include "recorders.h"
 #include "memory.h"
 #include "namespaces.h"
+#include "users.h"
 #include "log.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -64,14 +65,6 @@ struct {
 	__type(value, struct pf_program);
 } programs SEC(".maps");
 
-/* By user, the CLOCK_MONOTONIC time in nanoseconds at which the token bucket is full again (see may_report). */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, PF_EXEC_USERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} exec_rates SEC(".maps");
-
 struct scratch {
 	struct pf_launch_event event;
 	char text[PF_EXEC_PATH_MAX + PF_ARGV_MAX];	/* path and arguments, behind the event in its record */
@@ -97,9 +90,6 @@ volatile __u64 name_filter[PF_NAME_FILTER_WORDS] = {};
 /* Events that found no room in the ring buffer, and launches for which there was no slot. */
 __u64 lost_launch_events = 0;
 __u64 lost_launches = 0;
-/* Executions of watched names past what their user may cause reports of, and the user of the last one. */
-__u64 excess_execs = 0;
-__u32 excess_user = 0;
 
 static __always_inline struct scratch *get_scratch(void)
 {
@@ -178,31 +168,6 @@ static __always_inline bool take_path(struct scratch *s, const char *path, bool 
 	return size > 1;
 }
 
-/* User namespaces that lie in each other, at most (create_user_ns). */
-#define USER_NAMESPACES 33
-
-/*
- * The user whose launch the current task makes: by its real user id, in the initial user namespace. In a user
- * namespace of his own a user may have thousands of ids: there it is the one who has made the outermost of them.
- * Those that root makes are services and containers, where the ids themselves count.
- */
-static __noinline __u32 user_of(struct task_struct *task)
-{
-	struct user_namespace *ns = BPF_CORE_READ(task, cred, user_ns);
-	__u32 owner = 0;
-	int i, level;
-
-	for (i = 0; i < USER_NAMESPACES; i++) {
-		level = BPF_CORE_READ(ns, level);
-		if (level <= 1)
-			break;
-		ns = BPF_CORE_READ(ns, parent);
-	}
-	if (level == 1)
-		owner = BPF_CORE_READ(ns, owner.val);
-	return owner ? owner : (__u32)bpf_get_current_uid_gid();
-}
-
 /*
  * Puts the arguments of the program that the task has just executed behind the path, and returns how many bytes they
  * are. The kernel has just written them to the new stack: they are in memory, and the program has not run yet. Later it
@@ -220,40 +185,6 @@ static __always_inline __u64 take_arguments(struct scratch *s, struct task_struc
 	if (bpf_probe_read_user(s->text + path, size, (void *)at))
 		return 0;
 	return size;
-}
-
-#define NS_PER_EXEC (1000000000ULL / PF_EXECS_PER_SECOND)
-
-/*
- * Whether the current task may have an execution of a watched name reported. A user who executes such names in a
- * loop would otherwise fill the ring and the slots that all users share: each user has a token bucket. Two
- * processors may take the last token at once; the next one comes later then.
- *
- * Root is not bounded, except in containers (pid namespaces below user space's own).
- */
-static __noinline bool may_report(struct task_struct *task)
-{
-	__u32 uid = user_of(task);
-	__u64 now = bpf_ktime_get_ns(), *full_at;
-
-	if (!uid && BPF_CORE_READ(task, nsproxy, pid_ns_for_children, ns.inum) == own_pid_ns)
-		return true;
-	full_at = bpf_map_lookup_elem(&exec_rates, &uid);
-	if (!full_at) {
-		bpf_map_update_elem(&exec_rates, &uid, &now, BPF_NOEXIST);
-		full_at = bpf_map_lookup_elem(&exec_rates, &uid);
-	}
-	if (full_at) {
-		if (*full_at < now)
-			*full_at = now;
-		if (*full_at <= now + (PF_EXEC_BURST - 1) * NS_PER_EXEC) {
-			__sync_fetch_and_add(full_at, NS_PER_EXEC);
-			return true;
-		}
-	}
-	__sync_fetch_and_add(&excess_execs, 1);
-	excess_user = uid;
-	return false;
 }
 
 static __always_inline void report_launch(struct scratch *s, struct task_struct *task, __u32 kind,

@@ -81,7 +81,7 @@
  *   - Tasks that could not be marked because memory was short, and with them their descendants:
  *     `lost_tasks`. Launches that found no slot: `lost_launches`.
  *   - Executions by a user who executes watched names too fast: `excess_execs`. They take no slot and no room in
- *     the ring.
+ *     the ring. Announcements by one who sends them too fast (users.h).
  *   - Paths longer than PF_PATH_MAX, or no longer in memory: `lost_paths` of the recorder. Paths of
  *     32-bit programs are not looked at.
  *   - When a filter is full, nothing is lost: what finds no room in it is reported each time.

@@ -15,7 +15,7 @@ use rustix::process::Pid;
 
 use super::owned_path::{FileKind, OwnedPath};
 use super::text::{MAX_TEXT, parse};
-use super::{AnnounceError, AnnouncedLaunch, Refusal, SOCKET, sender};
+use super::{AnnounceError, AnnouncedLaunch, Refusal, SOCKET, filter, sender};
 use crate::service::rate::Rate;
 
 /// How many announcements a user may make at once, and how long it takes until he may make one more: 5 a second.
@@ -28,7 +28,8 @@ const RATE: (u32, Duration) = (20, Duration::from_millis(200));
 /// - The kernel says which process and user sent (SCM_CREDENTIALS, unix(7)).
 /// - A process id in the text is meant in the sender's pid namespace. A sender in another one than
 ///   ours can announce itself only, without an id; it is refused with one.
-/// - [`Rate`] bounds what each user can announce. The rest is thrown away unread.
+/// - The [filter](Socket::filtered) throws away what a user sends too fast, before it takes a place in the queue. [`Rate`] bounds
+///   what each user can announce of the rest.
 ///
 /// Root's processes should announce before they give up root if the name is to be root's.
 #[derive(Debug)]
@@ -111,6 +112,15 @@ impl Socket {
         }
     }
 
+    /// Has senders run a BPF program that throws their datagrams away, as long as this lives. What is in the queue stays.
+    ///
+    /// # Errors
+    /// When the kernel refuses the program.
+    pub fn filtered(self, program: BorrowedFd<'_>) -> Result<Self, AnnounceError> {
+        filter::attach(self.fd.as_fd(), program)?;
+        Ok(self)
+    }
+
     /// The next announcement; `None` when there is none for now. Never waits. The socket stays usable after an
     /// error.
     pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
@@ -127,6 +137,13 @@ impl Socket {
         let (pid, uid) = sender::by_sender((pid, uid), announcement.pid)?;
         let name = announcement.name.to_owned();
         Ok(Some(AnnouncedLaunch { pid, uid, name }))
+    }
+}
+
+/// A socket that systemd keeps is left as it was.
+impl Drop for Socket {
+    fn drop(&mut self) {
+        filter::detach(self.fd.as_fd());
     }
 }
 
