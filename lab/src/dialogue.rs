@@ -51,7 +51,7 @@ impl Dialogue {
         Ok(dialogue)
     }
 
-    /// Its process.
+    /// Process id of the child.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

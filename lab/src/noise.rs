@@ -2,7 +2,7 @@
 
 use crate::random::SplitMix64;
 
-/// So many bytes, the same for each seed.
+/// `length` bytes, the same for each seed.
 pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut random = SplitMix64(seed);
     let mut bytes = Vec::with_capacity(length + 8);

@@ -141,9 +141,9 @@ pub struct TuningStep {
 /// The scheduling parameter that dynamic scheduling raises (Paralfetch, Table 2), and its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Parameter {
-    /// Its name, and its unit after a space: `shift KiB`, `distance`, `hole pages`.
+    /// Name of the parameter, and its unit after a space: `shift KiB`, `distance`, `hole pages`.
     pub name: String,
-    /// Its value.
+    /// Value of the parameter, in that unit.
     pub value: u64,
 }
 
@@ -178,11 +178,11 @@ pub struct Served {
 pub struct Required {
     /// Requests for metadata.
     pub metadata_requests: u64,
-    /// Their size, in KiB.
+    /// Size of the requests for metadata, in KiB.
     pub metadata_kib: u64,
     /// Requests for file data.
     pub data_requests: u64,
-    /// Their size, in KiB.
+    /// Size of the requests for file data, in KiB.
     pub data_kib: u64,
     /// Missing metadata found, in 4 KiB blocks: those that data depend on and those of look-ups.
     pub missing_metadata: u64,
@@ -357,7 +357,7 @@ pub struct Written {
     pub seconds: f64,
     /// Whether it was ended by its limit before it had done everything.
     pub cut: bool,
-    /// Its operations; `all` is a whole iteration.
+    /// Operations of the benchmark; `all` is a whole iteration.
     pub operations: Vec<Operation>,
     /// What was written meanwhile; `None` on a quiet drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -376,7 +376,7 @@ pub struct Written {
 /// How long the calls of one kind took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Its name, such as `fsync`.
+    /// Name of the operation, such as `fsync`.
     pub name: String,
     /// Calls.
     pub count: u64,

@@ -32,7 +32,7 @@ pub(super) enum AppArgument {
     Name,
     /// The launcher is a wrapper: the first argument that is a program is executed in its turn.
     Program,
-    /// It does not tell the app.
+    /// The argument does not tell the app.
     #[default]
     Nothing,
 }

@@ -97,7 +97,7 @@ fn why_not(
     }
 }
 
-/// That the kernel's readahead leaves little to gain, if it is so large.
+/// Says that the kernel's readahead leaves little to gain, if it is so large.
 fn large_readahead(results: &Results) -> Option<String> {
     let facts = NoGainFacts {
         readahead_kib: results.readahead_kib,

@@ -37,7 +37,7 @@ impl DriveIdentity {
             .then_some(DriveIdentity(text))
     }
 
-    /// Its text.
+    /// Text of the identity.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -65,7 +65,7 @@ fn says_own_or_locked(line: &str) -> bool {
 
 /// A mapping in /proc/PID/smaps (proc_pid_smaps(5)).
 pub struct FileMapping {
-    /// Its addresses.
+    /// Addresses of the mapping.
     pub addresses: Range<u64>,
     /// Whether it maps a file that can be read and not written through it.
     pub read_only: bool,

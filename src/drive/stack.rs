@@ -36,7 +36,7 @@ pub struct DriveBelow {
 
 /// What lies directly below a whole disk.
 pub(super) struct Lower {
-    /// Its number.
+    /// Device number, encoded as `st_dev`.
     pub dev: u64,
     start: Option<u64>,
     backing_file: Option<PathBuf>,

@@ -11,7 +11,7 @@ use crate::model::DriveClass;
 /// What a drive claims to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveClaim {
-    /// Its class by its attributes.
+    /// Class of the drive by its attributes.
     pub class: DriveClass,
     /// Whether a host or a file is behind it: the kernel says of such drives that they rotate, whatever they are.
     pub is_virtual: bool,

@@ -22,7 +22,7 @@ const MOST_DIRECTORIES: usize = 256;
 
 /// A file that was found by its path.
 pub struct LocalFile {
-    /// Its path, without symbolic links.
+    /// Path of the file, without symbolic links.
     pub path: PathBuf,
     /// The names under which it is known: the last component of the path that was asked for, and of each symbolic link that
     /// followed, down to its own. Each once.

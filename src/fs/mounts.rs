@@ -29,9 +29,9 @@ pub struct MountTable {
 /// A mount with its root directory open.
 #[derive(Debug)]
 pub struct OpenMount {
-    /// Its line of the mount table.
+    /// The mount's line of the mount table.
     pub mount: Mount,
-    /// Its root directory, opened for reading.
+    /// The mount's root directory, opened for reading.
     pub fd: OwnedFd,
 }
 

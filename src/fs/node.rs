@@ -22,7 +22,7 @@ pub struct OpenNode {
     pub ino: u64,
     /// Number of the mount that it was reached through.
     pub mount: u64,
-    /// Its type.
+    /// Type of the node.
     pub kind: FileType,
     /// Whose it is.
     pub uid: u32,

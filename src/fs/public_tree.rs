@@ -28,7 +28,7 @@ pub struct PublicNode {
     pub fd: OwnedFd,
     /// Which it is.
     pub node: OpenNode,
-    /// Its size, times and permissions.
+    /// Size, times and permissions of the node.
     stat: Stat,
 }
 
@@ -37,13 +37,13 @@ pub struct PublicNode {
 pub enum NotPublic {
     /// There is nothing.
     Missing,
-    /// It leads through a symbolic link.
+    /// The path leads through a symbolic link.
     Link,
-    /// It is no regular file or directory.
+    /// The path leads to no regular file or directory.
     Special,
     /// Not everybody may read it, or others than the administrator may change it or what its path leads to.
     Private,
-    /// It is on a file system that is not read from a drive.
+    /// The path leads to a file system that is not read from a drive.
     Elsewhere,
 }
 
@@ -69,7 +69,7 @@ impl<'a> PublicTree<'a> {
         Ok(PublicTree { root, mounts })
     }
 
-    /// Its root directory, opened with `O_PATH`.
+    /// Root directory of the tree, opened with `O_PATH`.
     pub fn root(&self) -> &OwnedFd {
         &self.root
     }

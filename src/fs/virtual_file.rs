@@ -16,7 +16,7 @@ pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_at_most(path, u64::MAX)
 }
 
-/// So many bytes from the beginning of such a file.
+/// At most `most` bytes from the beginning of such a file.
 ///
 /// # Errors
 /// When the file cannot be opened or read.

@@ -18,8 +18,8 @@ pub struct LaunchEvent {
     pub launch: u64,
     /// Process id, in the initial pid namespace.
     pub pid: u32,
-    /// Its real user id, in the initial user namespace. In a user namespace that another user has made, the id of that
-    /// user.
+    /// Real user id of the process, in the initial user namespace. In a user namespace that another user has made, the
+    /// id of that user.
     pub uid: u32,
     /// Root directory of the process: device (`st_dev`) and inode number.
     pub root: (u64, u64),

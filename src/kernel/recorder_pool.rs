@@ -64,9 +64,9 @@ pub struct RecorderPool {
 struct RecorderPlace {
     /// Somebody has a lease of it, or it waits for a launch.
     is_taken: bool,
-    /// It waits for a launch, or one has claimed it whose report has not been read.
+    /// The recorder waits for a launch, or one has claimed it whose report has not been read.
     is_waiting: bool,
-    /// Its log, if its tables have been made for its next recording.
+    /// The recorder's log, if its tables have been made for its next recording.
     log: Option<MapHandle>,
 }
 

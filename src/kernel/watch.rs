@@ -61,7 +61,7 @@ pub enum WatchedName {
         /// Whether their launches are recorded from the beginning, if a recorder is ready.
         recorded: bool,
     },
-    /// It starts other programs, and an argument says which app is meant (`python3`, `flatpak`).
+    /// Programs of this name start others, and an argument says which app is meant (`python3`, `flatpak`).
     Launcher,
 }
 

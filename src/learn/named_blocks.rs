@@ -102,7 +102,7 @@ struct ReadDirectory<'a> {
     time_us: u64,
     /// Whether no file of the launch lies below it. What is in the others was most often looked up for these files.
     is_new: bool,
-    /// Its wanted blocks for which no name stands yet.
+    /// Wanted blocks of the directory for which no name stands yet.
     blocks: BTreeSet<Page>,
 }
 

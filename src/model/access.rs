@@ -94,13 +94,14 @@ pub struct InodeId {
 /// How a path was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Use {
-    /// It was looked up, whether something was found or not. With `follow`, a symbolic link in its last
-    /// place was followed.
+    /// The path was looked up, whether something was found or not. With `follow`, a symbolic link in its last place was
+    /// followed.
     LookUp {
         /// Whether a symbolic link in the last place was followed.
         follow: bool,
     },
-    /// It was looked up to execute the file: a program, or the interpreter of a script. A link in its last place was followed.
+    /// The path was looked up to execute the file: a program, or the interpreter of a script. A link in its last place
+    /// was followed.
     Execute,
     /// The directory [`PathUse::from`] was read; the path is empty.
     List,

@@ -64,7 +64,7 @@ impl Span {
         }
     }
 
-    /// Its pages.
+    /// Pages of the span.
     pub fn pages(&self) -> Range<u64> {
         self.start..self.end()
     }

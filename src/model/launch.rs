@@ -37,13 +37,13 @@ pub struct LaunchCounts {
     pub waiting_ns: u64,
     /// Read requests that the tree made itself.
     pub requests: u64,
-    /// Their size in bytes.
+    /// Size of the tree's own requests, in bytes.
     pub bytes: u64,
     /// Read requests of the prefetch thread.
     pub prefetch_requests: u64,
-    /// Their size in bytes.
+    /// Size of the prefetch thread's requests, in bytes.
     pub prefetch_bytes: u64,
-    /// The first of them; 0 if there was none.
+    /// Time of the prefetch thread's first request; 0 if there was none.
     pub first_prefetch_ns: u64,
     /// Whether the kernel looks for the use of completion pages.
     pub has_completion: bool,

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 /// Whether learning another launch would bring a read that the profile lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MissKind {
-    /// It would: an earlier launch has read the same itself, or nobody keeps a record of that.
+    /// Learning would bring the read: an earlier launch has read the same itself, or nobody keeps a record of that.
     Recurring,
-    /// It would: the profile does not know the drive, and what is read from there joins it by learning alone.
+    /// Learning would bring the read: the profile does not know the drive, and what is read from there joins it by
+    /// learning alone.
     OtherDrive,
     /// Probably not: no earlier launch has read it itself. Another document, a cache that has just expired.
     Once,

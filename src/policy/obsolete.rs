@@ -9,18 +9,18 @@ use crate::model::{Place, PrefetchEntry};
 /// The state of a file since it was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// It exists and is not shorter.
+    /// The file exists and is not shorter.
     There,
-    /// Its path leads to another file now: a package was updated.
+    /// The file's path leads to another file now: a package was updated.
     Replaced,
-    /// It has only this many 4 KiB pages left.
+    /// The file has only this many 4 KiB pages left.
     Truncated {
         /// Pages, the last one perhaps not full.
         pages: u64,
     },
-    /// It is gone, and so is its path.
+    /// The file is gone, and so is its path.
     Gone,
-    /// Its file system is not mounted: it may come back.
+    /// The file system is not mounted: the file may come back.
     Away,
 }
 

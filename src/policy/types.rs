@@ -60,9 +60,9 @@ pub enum Off {
         /// How late, in microseconds.
         delay_us: u64,
     },
-    /// Its launches read nothing that could be learned.
+    /// The app's launches read nothing that could be learned.
     NothingToLearn,
-    /// It starts other apps, so that no two of its launches need be alike.
+    /// The app starts other apps, so that no two of its launches need be alike.
     StartsOthers,
 }
 
@@ -174,7 +174,7 @@ pub enum DecisionReason {
     Missed(MissedRequests),
     /// Too many entries are obsolete.
     Obsolete,
-    /// Its executable is another file.
+    /// The app's executable is another file.
     NewExecutable,
     /// There is no profile.
     NoProfile,

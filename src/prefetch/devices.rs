@@ -13,7 +13,7 @@ use crate::model::Skipped;
 
 /// A device of the profile, opened.
 pub struct OpenDevice {
-    /// Its current number (`st_dev`).
+    /// The device's current number (`st_dev`).
     pub dev: u64,
     /// The block device that it is on.
     pub below: u64,

@@ -33,9 +33,9 @@ struct PrefetchedFile {
     opened: Option<Result<(OwnedFd, u64), Skipped>>,
     /// The last entry of the schedule that needs it.
     last_use: usize,
-    /// It is gone, replaced or truncated since it was learned.
+    /// Whether the file is gone, or was replaced or truncated since it was learned.
     is_stale: bool,
-    /// It was modified since, but is not shorter: its entries are still prefetched.
+    /// Whether the file was modified since, but is not shorter: its entries are still prefetched.
     is_changed: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Files<'a> {
 pub struct FileInUse<'a>(RwLockReadGuard<'a, PrefetchedFile>);
 
 impl FileInUse<'_> {
-    /// Its descriptor and its current size in 4 KiB pages.
+    /// The file's descriptor and its current size in 4 KiB pages.
     ///
     /// # Errors
     /// Why the file's entries must be skipped.

@@ -102,7 +102,7 @@ pub fn has_cachestat() -> bool {
     result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
 }
 
-/// The same number on every architecture since the table of system calls was unified.
+/// Number of cachestat(2): the same on every architecture since the table of system calls was unified.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// cachestat(2): whether all pages of a range in bytes are cached.

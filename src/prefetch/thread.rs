@@ -320,7 +320,8 @@ fn do_steps<R: FnMut(u64) -> Option<ScheduleEnd> + Send>(
     });
 }
 
-/// Does all steps in this thread, the operations first. While it waits for one, nothing else of it is in the drive.
+/// Carries out all steps in this thread, the operations first. While it waits for one, nothing else of it is in the
+/// drive.
 fn do_steps_alone<R: FnMut(u64) -> Option<ScheduleEnd>>(
     profile: &Profile,
     reader: &ScheduleReader<'_, R>,

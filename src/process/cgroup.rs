@@ -29,7 +29,7 @@ pub struct CgroupUnit {
     pub name: String,
     /// Whose it is.
     pub manager: UnitManager,
-    /// Its cgroup. A process may be in one below it.
+    /// Cgroup of the unit. A process may be in one below it.
     pub cgroup: Cgroup,
 }
 
@@ -38,7 +38,7 @@ pub struct CgroupUnit {
 pub enum UnitManager {
     /// The system's.
     System,
-    /// That of a user, by uid. root cannot reach it by the system bus: set the cgroup's own files.
+    /// The systemd of a user, by uid. root cannot reach it by the system bus: set the cgroup's own files.
     User(u32),
 }
 
@@ -77,12 +77,12 @@ impl Cgroup {
         Ok(found.filter(|cgroup| cgroup.directory.is_dir()))
     }
 
-    /// Its place in the hierarchy, such as `/system.slice/backup.service`.
+    /// The cgroup's place in the hierarchy, such as `/system.slice/backup.service`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its directory.
+    /// The cgroup's directory in the mounted hierarchy.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

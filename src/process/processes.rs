@@ -9,7 +9,7 @@ use crate::fs::virtual_file;
 /// A process or thread, as /proc/PID/stat tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskState {
-    /// Its id.
+    /// Id of the process or thread.
     pub pid: i32,
     /// Id of its parent process.
     pub parent: i32,

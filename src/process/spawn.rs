@@ -33,7 +33,7 @@ pub struct Spawn {
     pub command: Command,
     /// In whose name, with that user's environment; `None` for our own.
     pub user: Option<User>,
-    /// Its standard streams.
+    /// Standard streams of the app.
     pub stdio: Stdio,
     /// In a session of its own, out of the terminal's reach: for benchmarks.
     pub new_session: bool,

@@ -52,7 +52,7 @@ const TO_END: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIG
 /// An app that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// Its process id.
+    /// Process id of the app.
     pub pid: Pid,
     /// CLOCK_MONOTONIC just before it was forked, in nanoseconds.
     pub time_ns: u64,

@@ -173,19 +173,19 @@ impl From<PortableUse> for (u64, String) {
 /// Why a text is no portable profile, or a profile cannot be written as one: one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortableError {
-    /// It is longer than [`MAX_PORTABLE_BYTES`].
+    /// The text is longer than [`MAX_PORTABLE_BYTES`].
     #[error("it is longer than {} MiB", MAX_PORTABLE_BYTES >> 20)]
     TooLong,
-    /// It is no JSON, or other JSON.
+    /// The text is no JSON, or other JSON.
     #[error("it is no portable profile: {0}")]
     Malformed(String),
-    /// It is of another version of the format.
+    /// The text is of another version of the format.
     #[error("its format is {0}, and this program reads format {VERSION}: export it again")]
     Version(u32),
-    /// It has more of something than the format allows.
+    /// The profile has more of something than the format allows.
     #[error("it has too many {what}; the limit is {limit}")]
     TooMany { what: &'static str, limit: usize },
-    /// A part of it cannot be right.
+    /// A part of the profile cannot be right.
     #[error("{0}")]
     Invalid(String),
 }
@@ -232,7 +232,7 @@ impl PortableProfile {
         Ok(profile)
     }
 
-    /// Its text.
+    /// The profile as a text.
     ///
     /// # Errors
     /// If it could not be read back.
@@ -467,7 +467,7 @@ mod tests {
         assert!(PortableProfile::parse(value.to_string().as_bytes()).is_ok());
     }
 
-    /// So many bytes may have a text, with the line's end behind it.
+    /// A text may have [`MAX_PORTABLE_BYTES`] bytes, with the line's end behind it.
     #[test]
     fn a_text_of_the_largest_size_is_written_and_read() {
         let length = |profile: &PortableProfile| serde_json::to_string(profile).unwrap().len();

@@ -30,7 +30,7 @@ pub struct StoreError(String);
 /// A file of the store, as [`Store::list`] finds it.
 #[derive(Debug)]
 pub struct Stored {
-    /// Its name in the directory.
+    /// Name of the file in the directory.
     pub file_name: OsString,
     /// What it holds, or why that cannot be used.
     pub profile: Result<Profile, StoreError>,
@@ -43,7 +43,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Its directory.
+    /// Directory of the store.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

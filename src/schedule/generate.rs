@@ -71,7 +71,7 @@ pub fn launch() -> impl Strategy<Value = GeneratedLaunch> {
     vec(extent(), 1..12).prop_map(|extents| lay_out(&extents))
 }
 
-/// The same launches at every call.
+/// `count` launches, the same at every call.
 pub fn launches(count: usize) -> impl Iterator<Item = Vec<LogEntry>> {
     let mut runner = TestRunner::deterministic();
     (0..count).map(move |_| {

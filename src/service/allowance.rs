@@ -34,7 +34,7 @@ impl Used {
 }
 
 impl Allowance {
-    /// So much at once, and so much a second for long.
+    /// An allowance of `most` at once, and of `per_s` a second for long.
     pub fn new(most: u64, per_s: u64) -> Self {
         Allowance {
             most,

@@ -20,7 +20,7 @@ pub const PATH: &str =
 /// Where an app's executable is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocatedExecutable {
-    /// Its path without symbolic links.
+    /// Path of the executable, without symbolic links.
     pub path: PathBuf,
     pub inode: Inode,
     /// The links among the commands that are other names of the app.

@@ -35,7 +35,7 @@ const MOST_LINKS: usize = 64;
 pub struct OwnLink {
     /// Whose it is.
     pub uid: u32,
-    /// Its name.
+    /// Name of the link.
     pub name: String,
     /// The file that it leads to.
     pub inode: Inode,

@@ -99,7 +99,7 @@ impl Prefetchers {
         self.share.left(uid, now) >= bytes || self.share.is_untouched(uid, now)
     }
 
-    /// So many bytes were read ahead for this user before a launch.
+    /// Charges this user for bytes that were read ahead before a launch.
     pub fn charge(&mut self, uid: u32, bytes: u64) {
         self.share.charge(uid, bytes, Instant::now());
     }

@@ -51,8 +51,8 @@ pub fn store_learned(learned: &LearnedProfile, store: &Store) -> Result<(), Stri
         .map_err(|error| error.to_string())
 }
 
-/// Does a job on a profile, as [`CachedProfile::packed`], and the launch sequence beside it, unless another profile is in
-/// the store by now.
+/// Runs `job` on a profile, as [`CachedProfile::packed`], and the launch sequence beside it, unless another profile is
+/// in the store by now.
 pub fn change_stored(
     packed: &[u8],
     store: &Store,

@@ -19,7 +19,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// So many times at once, and once in an interval for long.
+    /// A rate of `burst` times at once, and of once in an interval for long.
     pub fn new(burst: u32, interval: Duration) -> Self {
         Rate {
             burst,

@@ -103,7 +103,7 @@ impl Recorders {
         Ok(())
     }
 
-    /// Does what [`Recorders::keep`] does for as many apps as before: another launch is being recorded.
+    /// Keeps a recorder ready as [`Recorders::keep`], for as many apps as before: another launch is being recorded.
     ///
     /// # Errors
     /// As [`Recorders::keep`].

@@ -46,13 +46,13 @@ pub enum Added {
     User,
     /// The user whose launches it is about named it.
     Owner,
-    /// It has a .desktop entry, and was launched.
+    /// The app has a .desktop entry, and was launched.
     Desktop,
-    /// Its launches turned out large, slow and repeatable.
+    /// The app's launches turned out large, slow and repeatable.
     Discovered,
     /// A launcher announced it.
     Announced,
-    /// It stands for its user's logins.
+    /// The app stands for its user's logins.
     Login,
     /// A profile of it was imported, or came with a package, and it was launched.
     Imported,
@@ -63,7 +63,7 @@ pub enum Added {
 pub struct Record {
     /// What it is, and whose launches it is about.
     pub key: UserApp,
-    /// Its name as people know it.
+    /// Name of the app as people know it.
     pub title: String,
     /// Why it is managed.
     pub added: Added,
@@ -71,7 +71,7 @@ pub struct Record {
     pub marks: Marks,
     /// The app as its last launch was; `None` before the first.
     pub app: Option<App>,
-    /// Its phase, and what the policy remembers of its launches.
+    /// Phase of the app, and what the policy remembers of its launches.
     pub managed: Managed,
     /// What was read before its launches.
     #[serde(default)]

@@ -39,9 +39,9 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(30);
 /// What other parameters make of a profile.
 #[derive(Debug, PartialEq)]
 pub enum Rescheduled<P = Profile> {
-    /// One with another schedule. The parameters are added to its history.
+    /// A profile with another schedule. The parameters are added to its history.
     Anew(P),
-    /// The same schedule.
+    /// The schedule is the same.
     Same,
 }
 

@@ -32,7 +32,7 @@ const WARM_BYTES: u64 = 1 << 20;
 /// A program on probation.
 #[derive(Clone, Debug)]
 struct Probation {
-    /// Its record once it is managed.
+    /// Record of the program once it is managed.
     record: Record,
     /// Launches that looked like those of a large app, in a row.
     alike: u64,
@@ -45,9 +45,9 @@ struct Probation {
 pub enum ProbationVerdict {
     /// More launches are needed.
     Undecided,
-    /// It is an app: its record.
+    /// The program is an app: its record.
     App(Box<Record>),
-    /// It is not. It may be put on probation again when it reads much once more.
+    /// The program is no app. It may be put on probation again when it reads much once more.
     NoApp,
 }
 

@@ -217,7 +217,7 @@ impl Drives {
         self.counted.retain(|drive, _| drives.contains(drive));
     }
 
-    /// Its name, for readers.
+    /// Name of the drive, for readers.
     pub fn name(&self, drive: u64) -> String {
         let name = self.sysfs.drive_name(drive);
         name.unwrap_or_else(|| format!("{}:{}", rustix::fs::major(drive), rustix::fs::minor(drive)))
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Its number, as makedev(3) has it.
+    /// Number of the drive sda, as makedev(3) has it.
     const SDA: u64 = 0x800;
 
     /// A system with one drive, which has mq-deadline.

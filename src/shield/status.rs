@@ -30,7 +30,7 @@ pub struct ShieldStatus {
 pub struct Shielding {
     /// The drive, encoded as `st_dev`.
     pub dev: u64,
-    /// Its name, and what is set of it, for readers.
+    /// Name of the drive, and what is set of it, for readers.
     pub target: String,
     /// On whose account; `None`: the system's, because of I/O pressure.
     pub uid: Option<u32>,

@@ -97,7 +97,7 @@ pub fn boot(system: &str, init: Init, files: &[&Path]) -> Result<String, String>
     boot_with(system, init, files, &[])
 }
 
-/// The same with other settings of `scripts/vm.sh`, which are variables of its environment.
+/// [`boot`] with other settings of `scripts/vm.sh`, which are variables of its environment.
 ///
 /// # Errors
 /// All that the guest and the machine said, if the guest did not succeed.

@@ -75,7 +75,7 @@ impl Root {
         Root::on(LoopFs::new(SIZE_MB, &BLOCK_SIZE))
     }
 
-    /// The same on an empty file system, of 256 MiB at least.
+    /// The system of [`Root::new`] on an empty file system, of 256 MiB at least.
     pub fn on(image: LoopFs) -> Root {
         fill(image.mount_point());
         Root::with(image)

@@ -85,7 +85,7 @@ impl Slowed {
         fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
-    /// Its processes get as much of this drive as others from now on, and what waits for it goes on at once.
+    /// Processes of the group get as much of this drive as others from now on, and what waits for it goes on at once.
     pub fn lift(&self, device: &Path) {
         let id = rustix::fs::stat(device).unwrap().st_rdev;
         let id = format!("{}:{}", major(id), minor(id));
@@ -96,7 +96,7 @@ impl Slowed {
         }
     }
 
-    /// The same command, as a process of the group.
+    /// A command that executes this one as a process of the group.
     pub fn command(&self, command: &Command) -> Command {
         let mut within = Command::new("sh");
         within

@@ -17,7 +17,7 @@ const MOST_FOR_WHOM: usize = 256;
 /// A process whose tasks wait, or for whom others do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct WaitProcess {
-    /// Its id.
+    /// Process id.
     pub pid: u32,
     /// Name of the task. Threads of one process that have names of their own count apart.
     pub name: String,

@@ -63,7 +63,7 @@ impl WaitCause {
         WaitCause::Unknown,
     ];
 
-    /// Its name in tables and in JSON, in kebab case.
+    /// Name of the cause in tables and in JSON, in kebab case.
     pub fn name(self) -> &'static str {
         match self {
             WaitCause::Sync => "sync",
@@ -125,7 +125,7 @@ pub struct WaitTask {
     pub tid: u32,
     /// The thread's name.
     pub comm: String,
-    /// Its user, as the initial user namespace numbers it.
+    /// User of the task, as the initial user namespace numbers it.
     pub uid: u32,
 }
 
@@ -148,7 +148,7 @@ pub struct Wait {
     pub block: Option<u64>,
     /// The holder of the handle or lock, or the task whose write was waited for.
     pub for_whom: Option<WaitTask>,
-    /// It has not ended yet.
+    /// Whether the wait has not ended yet.
     pub under_way: bool,
 }
 

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::child::die_with_parent;
 
-/// Its address, in the image.
+/// Address of the session bus, in the image.
 pub(super) const ADDRESS: &str = "unix:path=/run/session-bus";
 
 /// A message bus (dbus-daemon(1)) in the image, killed when this is dropped. As in a user's session, it is
@@ -49,7 +49,7 @@ impl SessionBus {
         Ok(bus)
     }
 
-    /// Its process.
+    /// The bus's process.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }

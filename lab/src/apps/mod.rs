@@ -35,7 +35,7 @@ pub struct App {
     /// The user as whom that program executes the app: the service keeps its profile for this user.
     #[serde(default)]
     pub uid: u32,
-    /// Its main window; without one, the launch ends when the program exits.
+    /// The app's main window; without one, the launch ends when the program exits.
     pub window: Option<WindowRule>,
     /// Whether it starts in a session with a bus, over which it starts helpers.
     #[serde(default)]

@@ -71,7 +71,7 @@ impl Display {
         Ok(Display { name, server: None })
     }
 
-    /// Its name, such as `:99`.
+    /// Name of the display, such as `:99`.
     pub fn name(&self) -> &str {
         &self.name
     }

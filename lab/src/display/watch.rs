@@ -42,7 +42,7 @@ pub struct Seen {
     id: Window,
     /// When its mapping was heard of, CLOCK_MONOTONIC in nanoseconds.
     pub at_ns: u64,
-    /// Its known properties.
+    /// Known properties of the window.
     pub window: WindowFacts,
 }
 

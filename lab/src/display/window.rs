@@ -48,7 +48,7 @@ pub struct WindowFacts {
     pub height: u16,
     /// Whether it is a menu, tooltip or splash screen that window managers are to leave alone.
     pub override_redirect: bool,
-    /// Its type.
+    /// Type of the window.
     pub kind: WindowType,
 }
 

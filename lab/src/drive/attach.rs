@@ -113,7 +113,7 @@ impl Drive {
         Some(emulator.pipes().overhead)
     }
 
-    /// Does `work`, with requests of so many bytes, while the emulator has each take this time, overhead
+    /// Runs `work`, whose requests are of this size in bytes, while the emulator has each take `latency`, overhead
     /// included, whatever the model would say.
     pub(super) fn with_latency<T>(
         &self,

@@ -74,7 +74,7 @@ fn until_idle(begun: Instant, timeout: Duration) -> Result<()> {
 }
 
 impl Process {
-    /// Its first process.
+    /// Process id of the app's first process.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::display::Watch;
 
-/// Does `act`, and looks for the window until that is done: the time at which that was mapped, CLOCK_MONOTONIC
+/// Calls `act`, and looks for the window until it returns. Its result, and when the window was mapped, CLOCK_MONOTONIC
 /// in nanoseconds, if it was.
 ///
 /// # Errors

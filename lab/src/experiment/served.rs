@@ -39,7 +39,7 @@ pub(super) fn parameter_of(profile: &Profile) -> Option<Parameter> {
     parameter(TunedParameter::of(main_class(profile), &params)?, &params)
 }
 
-/// Its value among these.
+/// The parameter `free` with its value in `params`.
 pub(super) fn parameter(free: TunedParameter, params: &Params) -> Option<Parameter> {
     let (name, value) = match free {
         TunedParameter::Shift => ("shift KiB", params.shift_bytes >> 10),

@@ -74,7 +74,7 @@ impl Service {
         })
     }
 
-    /// Its process.
+    /// Process id of the service.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -160,13 +160,13 @@ impl Service {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Its records of launches as `stats` shows them, newest first.
+    /// The service's records of the app's launches as `stats` shows them, newest first.
     fn history(&self) -> Result<Vec<LaunchRecord>> {
         let launches = self.state.files().launches(None, Some(&self.id), u32::MAX);
         launches.map_err(|error| anyhow!("cannot read the service's history: {error}"))
     }
 
-    /// Its record of the last launch.
+    /// The service's record of the last launch.
     ///
     /// # Errors
     /// When there was none.
@@ -183,7 +183,7 @@ impl Service {
         Ok(self.state.store()?.load(self.app.key())?)
     }
 
-    /// Its record of the app; `None` before the first launch of an app that it knows from a profile only.
+    /// The service's record of the app; `None` before the first launch of an app that it knows from a profile only.
     ///
     /// # Errors
     /// When it cannot be read.

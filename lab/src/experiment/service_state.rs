@@ -72,7 +72,7 @@ impl State {
         Ok(state)
     }
 
-    /// Its profiles.
+    /// The service's profiles.
     ///
     /// # Errors
     /// When the directory cannot be used.

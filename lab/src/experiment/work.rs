@@ -35,11 +35,11 @@ pub(super) struct PreparedApp<'a> {
     pub store: &'a LearnedStore,
     /// What was learned of another app, where a scenario prefetches that.
     pub other: Option<&'a LearnedStore>,
-    /// Its completion block, where launches can be timed by it.
+    /// Completion block of the app, where launches can be timed by it.
     pub completion: Option<&'a FoundCompletion>,
 }
 
-/// Does a job. Belongs to the process's main thread.
+/// Performs a job. Belongs to the process's main thread.
 ///
 /// # Errors
 /// What could not be launched, learned or written.
@@ -188,7 +188,7 @@ impl Work {
         Ok(())
     }
 
-    /// Does `act` up to [`TRIES`] times: one launch that fails must not end an hour's session.
+    /// Calls `act` up to [`TRIES`] times: one launch that fails must not end an hour's session.
     pub(super) fn again<T>(
         &mut self,
         what: &str,

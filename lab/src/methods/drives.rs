@@ -13,8 +13,8 @@ use rustix::fs::{major, minor};
 /// Time between two looks, and so the resolution of [`wait_until_idle`].
 const INTERVAL: Duration = Duration::from_micros(200);
 
-/// So many looks in a row must find a drive idle: where a kernel counts a request only once the driver
-/// has it, one that is about to be handed over shows at the next look.
+/// Looks in a row that must find a drive idle: where a kernel counts a request only once the driver has it, one that is
+/// about to be handed over shows at the next look.
 const LOOKS: u32 = 3;
 
 /// Looks while others write: then reads that an I/O scheduler holds back cannot be told from these

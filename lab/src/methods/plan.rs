@@ -32,7 +32,7 @@ pub struct Plan {
 /// What is known of the drive that a plan is for.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedDrive {
-    /// Its class.
+    /// Class of the drive.
     pub class: DriveClass,
     /// What its reads cost, if it was measured.
     pub costs: Option<DriveCosts>,

@@ -42,7 +42,7 @@ enum Work {
         stop: Arc<AtomicBool>,
         report: Receiver<PrefetchReport>,
     },
-    /// It has ended; `None` if its report was lost.
+    /// The prefetch has ended; `None` if its report was lost.
     Over(Option<Box<PrefetchReport>>),
 }
 

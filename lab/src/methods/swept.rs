@@ -36,7 +36,7 @@ impl SweptParameter {
         SweptParameter::Hole,
     ];
 
-    /// Its name in scenarios.
+    /// Name of the parameter in scenarios.
     pub fn name(self) -> &'static str {
         match self {
             SweptParameter::Shift => "shift",

@@ -16,7 +16,7 @@ pub enum WrongProfile {
     OffByOne,
     /// As much is asked for in each file, where the app needs nothing.
     OtherPages,
-    /// It is another app's.
+    /// The profile is another app's.
     OtherApp,
 }
 

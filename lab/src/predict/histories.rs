@@ -166,7 +166,7 @@ impl Diary {
         }
     }
 
-    /// These apps one after the other about this hour, each with this probability, in percent.
+    /// Adds launches of these apps one after the other about this hour, each with this probability, in percent.
     fn routine(&mut self, day: u64, hour: u64, apps: std::ops::Range<u32>, percent: u64) {
         let late_s = self.random.below(40 * MINUTE_S);
         let mut at_s = BEGIN_S + day * DAY_S + hour * HOUR_S + late_s;
@@ -178,8 +178,8 @@ impl Diary {
         }
     }
 
-    /// So many launches between two hours, of favourites: the second app half as often as the first, the third a third as
-    /// often, and so on.
+    /// Adds so many launches between two hours, of favourites: the second app half as often as the first, the third a
+    /// third as often, and so on.
     fn some(
         &mut self,
         day: u64,

@@ -46,7 +46,7 @@ impl Rule {
 /// One app on one drive.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Its name; several that are launched at once are joined by `+`.
+    /// Name of the app; several that are launched at once are joined by `+`.
     pub name: String,
     /// How its launches' time is taken.
     pub rule: Rule,

@@ -48,7 +48,7 @@ pub struct ListedScenario {
     pub name: &'static str,
     /// In tables and legends.
     pub label: &'static str,
-    /// Its role in the report.
+    /// Role of the scenario in the report.
     pub kind: Kind,
     /// How its launches are; `None` of what is computed, and of those with a number.
     pub how: Option<Scenario>,
@@ -232,7 +232,7 @@ pub fn label(name: &str) -> &str {
     known.map_or(name, |scenario| scenario.label)
 }
 
-/// Its paragraph.
+/// Paragraph that describes the scenario.
 pub fn description(name: &str) -> &'static str {
     find(name).map_or(
         "A scenario that this version of the report does not know.",

@@ -5,7 +5,7 @@ use super::escape::markdown as escape;
 /// A table with a title, a remark, and cells of text; the first column names the row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Its caption.
+    /// Caption of the table.
     pub title: String,
     /// How to read it; may be empty.
     pub note: String,

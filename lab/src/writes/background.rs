@@ -79,7 +79,7 @@ impl Background {
         Ok(writer)
     }
 
-    /// Its process.
+    /// Process id of the writer.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -144,7 +144,7 @@ impl Drop for Background {
     }
 }
 
-/// This program as a writer. A scope's command keeps its process id: systemd-run(1) executes it.
+/// The command that runs this program as a writer. A scope's command keeps its process id: systemd-run(1) executes it.
 fn command(lab: &Path, job: String) -> Command {
     let work: [OsString; 3] = [lab.into(), "background-writer".into(), job.into()];
     if Path::new(SYSTEMD).exists() && Path::new(CGROUP_2).exists() {

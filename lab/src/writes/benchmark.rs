@@ -43,7 +43,7 @@ impl Benchmark {
         Benchmark::Sqlite,
     ];
 
-    /// Its name on the command line and in records.
+    /// Name of the benchmark on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Benchmark::M1 => "m1",

@@ -25,7 +25,7 @@ impl Stopwatch {
         }
     }
 
-    /// One for a thread beside this one, with the same limit.
+    /// A stopwatch for a thread beside this one, with the same limit.
     pub fn beside(&self) -> Self {
         Stopwatch {
             end: self.end,
@@ -42,7 +42,7 @@ impl Stopwatch {
         }
     }
 
-    /// Does `work` and notes how long that took, if it succeeded.
+    /// Runs `work` and notes how long that took, if it succeeded.
     ///
     /// # Errors
     /// The errors of `work`.

@@ -38,7 +38,7 @@ impl Measure {
     /// All, in the order of tables.
     pub const ALL: [Measure; 3] = [Measure::None, Measure::Detector, Measure::Requests];
 
-    /// Its name on the command line and in records.
+    /// Name of the measure on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Measure::None => "none",
@@ -69,9 +69,9 @@ impl fmt::Display for Measure {
 /// The drive that is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its file system's device, as stat(2) numbers it.
+    /// Device of the drive's file system, as stat(2) numbers it.
     pub dev: u64,
-    /// Its class.
+    /// Class of the drive.
     pub class: DriveClass,
 }
 

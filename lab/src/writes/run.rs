@@ -39,7 +39,7 @@ pub struct Measured {
     pub seconds: f64,
     /// Whether the limit came before everything was done.
     pub cut: bool,
-    /// Its operations, by name.
+    /// Operations of the benchmark, by name.
     pub operations: Vec<Operation>,
 }
 
@@ -94,7 +94,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Its process; `None` before it was started and after it ended.
+    /// Process id of the benchmark; `None` before it was started and after it ended.
     pub fn pid(&self) -> Option<Pid> {
         self.child.as_ref().map(Dialogue::pid)
     }

@@ -39,7 +39,7 @@ const ROOM: u64 = 2 << 30;
 pub struct WritesOptions {
     /// The drive.
     pub drive: DriveProfile,
-    /// Its I/O scheduler.
+    /// The I/O scheduler of the drive.
     pub scheduler: Scheduler,
     /// What is measured, in this order.
     pub benchmarks: Vec<Benchmark>,

@@ -59,7 +59,7 @@ impl ShieldProcess {
         Ok(ShieldProcess { child })
     }
 
-    /// Its process.
+    /// Process id of the shield.
     pub fn pid(&self) -> Pid {
         self.child.pid()
     }

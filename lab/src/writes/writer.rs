@@ -34,7 +34,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Create, Kind::Rewrite, Kind::Truncate, Kind::Fsyncs];
 
-    /// Its name on the command line and in records.
+    /// Name of the kind on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Create => "create",

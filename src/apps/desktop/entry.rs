@@ -15,11 +15,11 @@ pub struct DesktopEntry {
     pub try_exec: Option<String>,
     /// The application's working directory.
     pub path: Option<String>,
-    /// It counts as deleted.
+    /// Whether the entry counts as deleted.
     pub hidden: bool,
-    /// Menus do not show it.
+    /// Whether menus leave the entry out.
     pub no_display: bool,
-    /// It runs in a terminal.
+    /// Whether the application runs in a terminal.
     pub terminal: bool,
 }
 

@@ -34,7 +34,7 @@ const STYLE: &str = include_str!("style.css");
 pub struct LaunchPage<'a> {
     /// The app's states, one for each user who has it.
     pub apps: &'a [AppState],
-    /// Its launches that are known, the newest first.
+    /// Launches of the app that are known, the newest first.
     pub launches: &'a [LaunchRecord],
     /// The machine on which the page was made.
     pub machine: MachineText,

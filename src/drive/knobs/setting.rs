@@ -21,10 +21,10 @@ pub struct ChangeId(pub(super) u64);
 /// What became of a knob that was to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// It has the value that it had before.
+    /// The knob has the value that it had before.
     Restored,
-    /// It no longer had our value: an administrator, tuned, udev or another program has set it since. It was
-    /// left alone.
+    /// The knob no longer had our value: an administrator, tuned, udev or another program has set it since. It was left
+    /// alone.
     ChangedByOthers,
     /// The device is no longer there, or has been replaced by another one of its name, which has values of its own.
     Gone,

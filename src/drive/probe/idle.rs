@@ -23,9 +23,9 @@ pub struct DriveRequests {
 /// Why a drive is not known to be idle, as the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotIdle {
-    /// Others use it.
+    /// Others use the drive.
     Busy(String),
-    /// sysfs does not tell whether others use it.
+    /// sysfs does not tell whether others use the drive.
     Unknown(&'static str),
 }
 

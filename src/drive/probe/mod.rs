@@ -82,7 +82,7 @@ pub enum ProbeError {
     /// The reads took so long that the drive is taken to be stuck or failing.
     #[error("the drive is stuck or failing: given up after {:.0} s", .0.as_secs_f64())]
     Stalled(Duration),
-    /// It was told to stop.
+    /// The probe was told to stop.
     #[error("stopped")]
     Stopped,
     /// The times tell no costs.
@@ -91,7 +91,7 @@ pub enum ProbeError {
     /// Of several drives, this one was not measured, nor those after it.
     #[error("{drive} was not measured: {cause}")]
     Partial {
-        /// Its name.
+        /// The drive's name.
         drive: String,
         /// The drives before it.
         measured: Vec<ProbedDrive>,

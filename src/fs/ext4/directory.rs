@@ -115,7 +115,7 @@ impl Ext4 {
         })
     }
 
-    /// So many blocks of a directory from its beginning on, and the tree nodes that map them.
+    /// The first `count` blocks of a directory, and the tree nodes that map them.
     fn first_blocks(&self, dir: &Directory, count: u64) -> Result<Vec<u64>, Ext4Error> {
         let nodes = dir.nodes.iter().filter(|node| node.first < count);
         let mut blocks: Vec<u64> = nodes.map(|node| node.physical).collect();

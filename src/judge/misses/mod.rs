@@ -142,14 +142,14 @@ impl Misses {
 /// What the launch did to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageFate {
-    /// It has not changed.
+    /// The file has not changed.
     #[default]
     Unchanged,
-    /// It was written or changed otherwise in the launch.
+    /// The file was written or changed otherwise in the launch.
     Written,
-    /// It was created in the launch.
+    /// The file was created in the launch.
     Made,
-    /// It is gone, or cannot be examined.
+    /// The file is gone, or cannot be examined.
     Gone,
 }
 

@@ -48,7 +48,7 @@ pub struct AccessedFile {
     pub mapped: bool,
     /// How the launch tree went through it.
     passage: Passage,
-    /// Its device; `None` if it is left out.
+    /// Device of the file or metadata; `None` if that is left out.
     pub device: Option<Rc<Device>>,
     /// What the system says of the file.
     pub facts: FileFacts,

@@ -49,7 +49,7 @@ pub struct Earlier {
 pub(super) struct KnownPages {
     /// Size and time of modification at that time; of files.
     version: Option<(u64, i64)>,
-    /// Its path from the file system's own root, where it was known.
+    /// Path of the file from the file system's own root, where it was known.
     path: Option<Vec<u8>>,
     /// All that the launches needed.
     pub needed: RangeSet,

@@ -38,7 +38,7 @@ struct WalkedFile {
     /// Pages that tasks outside of the launch tree have added to the cache. They count as those that were cached
     /// before the launch: it may touch them without a read of its own.
     added_by_others: RangeSet,
-    /// Its index in the file table, given when it is first needed.
+    /// Index of the file in the file table, given when it is first needed.
     number: Option<u32>,
 }
 

@@ -31,7 +31,7 @@ pub struct DriveLook {
     pub writes_in_flight: u64,
     /// Written since the last look, in bytes per second; `None` at the first.
     pub written: Option<u64>,
-    /// Its I/O scheduler.
+    /// The drive's I/O scheduler.
     pub scheduler: String,
     /// Schedulers that can be chosen, the present one included.
     pub schedulers: Vec<String>,
@@ -51,7 +51,7 @@ impl DriveLook {
 /// What is set of a drive; `None` is left as it is, or as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteLimits {
-    /// Its I/O scheduler.
+    /// The drive's I/O scheduler.
     pub scheduler: Option<String>,
     /// How many requests mq-deadline takes of writes and other asynchronous ones, in each part of its map of tags.
     pub async_depth: Option<u64>,
@@ -102,11 +102,11 @@ impl fmt::Display for WriteLimits {
 /// What the writers' throughput at a step asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// They keep enough.
+    /// The writers keep enough of their throughput.
     Stays,
-    /// They lose too much.
+    /// The writers lose too much of their throughput.
     Looser,
-    /// The step before gave them as much: they have become slower by themselves, and this is what they get now.
+    /// The step before gave the writers as much: they have become slower by themselves, and this is what they get now.
     Tighter,
 }
 

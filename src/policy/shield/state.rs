@@ -138,7 +138,7 @@ impl WrittenBytes {
 enum DrivePhase {
     #[default]
     Idle,
-    /// Its writers are measured.
+    /// What the drive's writers get without limits is measured.
     Measuring(WrittenBytes),
     InForce {
         step: u32,

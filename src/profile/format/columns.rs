@@ -90,7 +90,7 @@ struct PathColumns<const MAX: usize> {
     shared: Column<u32, MAX>,
     /// Bytes of the path after those shared.
     suffix_len: Column<u32, MAX>,
-    /// These bytes, of all paths.
+    /// The bytes after those shared, of all paths.
     suffixes: Column<u8, MAX_PATH_BYTES>,
 }
 

@@ -53,7 +53,7 @@ const MOST_LINES: usize = 1 << 16;
 pub struct AnnouncedLaunch {
     /// The process, in this process's pid namespace.
     pub pid: Pid,
-    /// Its real user id: the launch is this user's, whoever announces it.
+    /// Real user id of the process: the launch is this user's, whoever announces it.
     pub uid: u32,
     /// The name, in the alphabet of [`parse`].
     pub name: String,

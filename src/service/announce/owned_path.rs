@@ -16,7 +16,7 @@ pub(super) struct FileKind {
     pub is: fn(&FileType) -> bool,
     /// Whether another process receives there.
     pub is_used: fn(&Path) -> io::Result<bool>,
-    /// Its permissions.
+    /// Permissions of the file.
     pub mode: u32,
 }
 

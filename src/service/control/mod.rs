@@ -48,10 +48,10 @@ pub enum ControlError {
     /// There is no such app.
     #[error("{0}")]
     Unknown(String),
-    /// It is not allowed, or makes no sense.
+    /// What the call asks for is not allowed, or makes no sense.
     #[error("{0}")]
     Refused(String),
-    /// It went wrong.
+    /// The call could not be made or carried out.
     #[error("{0}")]
     Failed(String),
     /// The call itself is not accepted: the name of the error on the bus, and its text.

@@ -271,7 +271,7 @@ pub enum ServiceSignal {
     Begun {
         /// The app, and whose it is.
         app: UserApp,
-        /// Its process.
+        /// Process id of the app.
         pid: u32,
         /// What is done with it.
         plan: Plan,

@@ -382,7 +382,7 @@ fn long_names_cost_launches_and_no_more_space() {
     assert!(kept.into_iter().eq(first..NOW_S + 1000));
 }
 
-/// That the file at `path` is taken for a damaged one, and that life goes on.
+/// Asserts that the file at `path` is taken for a damaged one and a new history takes its place. Returns the warning.
 fn moved_aside(path: &Path) -> String {
     let before = fs::read(path).unwrap();
     let (mut history, warning) = History::open(path, LIMITS).expect("opened");

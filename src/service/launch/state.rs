@@ -77,7 +77,7 @@ pub enum StateEvent {
     PrefetchEnded,
     /// The end detector calls the launch over.
     Quiet,
-    /// Its last task has exited.
+    /// The launch's last task has exited.
     Exited,
     /// The kernel does not count it any more.
     SlotLost,

@@ -42,7 +42,7 @@ pub struct LaunchStart {
     pub key: UserApp,
     /// Whose profile it has or will have.
     pub app: App,
-    /// Its first process.
+    /// Process id of the launch's first process.
     pub pid: u32,
     /// What is done for it.
     pub policy: LaunchPolicy,

@@ -174,7 +174,7 @@ impl WarmUp {
         self.round == round && self.state.is_choosing()
     }
 
-    /// These apps are to be read.
+    /// Sets the apps that are to be read, and what may be read.
     pub fn set_queue(&mut self, queue: VecDeque<UserApp>, allowed: Allowed) {
         self.queue = queue;
         self.allowed = allowed;

@@ -46,7 +46,7 @@ fn text(output: &Output) -> String {
     format!("{}\n{stdout}{stderr}", output.status)
 }
 
-/// The same as the ordinary user, without a session, as su(1) does it.
+/// A command that executes `argv` as the ordinary user, without a session, as su(1) does it.
 pub fn as_user<'a>(argv: &[&'a str]) -> Vec<&'a str> {
     let mut all = vec![
         "setpriv",

@@ -10,7 +10,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// So many free ones.
+    /// `count` channels, all of them free.
     pub(super) fn new(count: usize) -> Channels {
         Channels {
             free: vec![0; count],

@@ -44,7 +44,7 @@ pub struct Flash {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Buffer {
-    /// Its size, at least four pages.
+    /// Size of the buffer, at least four pages.
     pub bytes: u64,
     /// From the last byte of a write to its answer, in µs; of several writes at a time.
     pub answer_us: f64,
@@ -55,7 +55,7 @@ pub struct Buffer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slc {
-    /// Its size, at least a page of each channel. What is written while it is full is programmed in
+    /// Size of the cache, at least a page of each channel. What is written while it is full is programmed in
     /// `program_us`.
     pub bytes: u64,
     /// Programming a page of it, in µs.

@@ -13,7 +13,7 @@ pub struct Section {
     pub title: String,
     /// Paragraphs.
     pub text: Vec<String>,
-    /// Its tables.
+    /// Tables.
     pub tables: Vec<Table>,
 }
 
