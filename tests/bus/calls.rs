@@ -27,14 +27,17 @@ fn a_user_reads_his_own_and_root_reads_all() {
             "NUL would end the connection"
         );
         assert_eq!(client.apps(Some(uid), None).unwrap(), [state(uid)]);
-        assert_eq!(client.apps(Some(uid), Some("gimp")).unwrap(), [state(uid)]);
+        assert_eq!(
+            client.apps(Some(uid), Some("pf-painter")).unwrap(),
+            [state(uid)]
+        );
         assert_eq!(client.launches(all, None, 2).unwrap(), vec![launch(uid); 2]);
         assert_eq!(client.launches(all, Some(APP), 0).unwrap(), []);
         assert_eq!(client.mode().unwrap(), Mode::Manual);
     };
     as_nobody(|| read(USER, Some(USER)));
     read(0, None);
-    let all = served.client().apps(None, Some("gimp")).unwrap();
+    let all = served.client().apps(None, Some("pf-painter")).unwrap();
     assert_eq!(all, [state(0), state(USER)]);
     assert!(served.fake.changed().is_empty());
 }
@@ -44,7 +47,7 @@ fn a_profile_is_its_users_and_roots() {
     let Some(served) = Served::start() else {
         return;
     };
-    let of = |user| served.client().profile(user, "gimp");
+    let of = |user| served.client().profile(user, "pf-painter");
     assert_eq!(as_nobody(|| of(Some(USER))), Ok(profile(USER)));
     for user in [Some(0), Some(OTHER), None] {
         let refused = as_nobody(|| of(user));
@@ -54,11 +57,17 @@ fn a_profile_is_its_users_and_roots() {
         );
     }
     let none = as_user(OTHER, || of(Some(OTHER)));
-    assert_eq!(none, Err(ControlError::Unknown("no app gimp".to_owned())));
+    assert_eq!(
+        none,
+        Err(ControlError::Unknown("no app pf-painter".to_owned()))
+    );
     assert_eq!(of(None), Ok(profile(0)));
     // Names that he could not list are for the administrator alone.
     let asked = served.fake.changed();
-    assert_eq!(asked, ["show gimp of 65534 by owner", "show gimp"]);
+    assert_eq!(
+        asked,
+        ["show pf-painter of 65534 by owner", "show pf-painter"]
+    );
 }
 
 #[test]
@@ -79,7 +88,7 @@ fn what_belongs_to_others_is_refused_before_it_is_looked_up() {
         ]
     };
     for user in [None, Some(0), Some(USER)] {
-        let known = as_user(OTHER, || refused(user, "gimp"));
+        let known = as_user(OTHER, || refused(user, "pf-painter"));
         for error in &known {
             assert!(matches!(error, Some(ControlError::Refused(_))), "{error:?}");
         }
@@ -88,8 +97,8 @@ fn what_belongs_to_others_is_refused_before_it_is_looked_up() {
     // Of his own, he is told the same of an app that others have as of one that nobody has.
     let own = |app: &str| as_user(OTHER, || served.client().apps(Some(OTHER), Some(app)));
     assert_eq!(
-        own("gimp"),
-        Err(ControlError::Unknown("no app gimp".to_owned()))
+        own("pf-painter"),
+        Err(ControlError::Unknown("no app pf-painter".to_owned()))
     );
     assert_eq!(
         own("pmig"),
@@ -152,10 +161,10 @@ fn a_user_who_calls_too_often_is_refused_and_others_are_answered() {
         |service| service.status().map(drop),
         |service| {
             service
-                .ask(Some(USER), "gimp", PhaseRequest::Learn)
+                .ask(Some(USER), "pf-painter", PhaseRequest::Learn)
                 .map(drop)
         },
-        |service| service.forget(Some(USER), "gimp"),
+        |service| service.forget(Some(USER), "pf-painter"),
     ];
     as_nobody(|| {
         let client = served.client();

@@ -49,30 +49,30 @@ fn commands_reach_the_service() {
     let Some(served) = Served::start() else {
         return;
     };
-    assert!(served.run(&["enable", "gimp"]).starts_with(APP));
-    served.run(&["disable", "gimp"]);
+    assert!(served.run(&["enable", "pf-painter"]).starts_with(APP));
+    served.run(&["disable", "pf-painter"]);
     assert_eq!(served.run(&["mode"]), "manual\n");
     served.run(&["mode", "automatic"]);
     assert_eq!(served.run(&["mode"]), "automatic\n");
-    let expected = ["prefetch gimp", "disable gimp", "automatic"];
+    let expected = ["prefetch pf-painter", "disable pf-painter", "automatic"];
     assert_eq!(served.fake.changed(), expected);
     assert!(served.run(&["status"]).contains("2 apps managed"));
     let status: Value = serde_json::from_str(&served.run(&["status", "--json"])).unwrap();
     assert_eq!(status["mode"], "automatic");
-    let of_app = served.run(&["status", "gimp"]);
+    let of_app = served.run(&["status", "pf-painter"]);
     // It is named once for each user who has it, above its launches.
     assert_eq!(of_app.matches(APP).count(), 2, "{of_app}");
     assert_eq!(of_app.matches(" 1.234 s").count(), 20, "{of_app}");
     assert_eq!(of_app.matches("/usr/lib/libgimp.so").count(), 1, "{of_app}");
-    assert_eq!(of_app, served.run(&["stats", "gimp"]));
-    let page = served.run(&["plot", "-o", "-", "gimp"]);
+    assert_eq!(of_app, served.run(&["stats", "pf-painter"]));
+    let page = served.run(&["plot", "-o", "-", "pf-painter"]);
     assert!(
         page.starts_with("<!DOCTYPE html>") && page.contains(APP),
         "{page}"
     );
     assert!(page.contains("The newest 60 of 1000 launches"), "{page}");
     assert!(page.contains("/usr/lib/libgimp.so"), "{page}");
-    let of_app = served.run(&["status", "--json", "--user", "nobody", "gimp"]);
+    let of_app = served.run(&["status", "--json", "--user", "nobody", "pf-painter"]);
     let of_app: Value = serde_json::from_str(&of_app).unwrap();
     assert_eq!(of_app["apps"].as_array().unwrap().len(), 1);
     assert_eq!(of_app["launches"][0]["uid"], 65534);
@@ -101,52 +101,52 @@ fn commands_of_an_ordinary_user_are_about_his_own_apps() {
         (output.status.success(), said.concat())
     };
     for command in ["enable", "relearn", "disable", "forget"] {
-        let (succeeded, said) = of_user(USER, &[command, "gimp"]);
+        let (succeeded, said) = of_user(USER, &[command, "pf-painter"]);
         assert!(succeeded, "{said}");
         // What another has does not exist for him.
-        let (succeeded, said) = of_user(OTHER, &[command, "gimp"]);
-        assert!(!succeeded && said.contains("no app gimp"), "{said}");
+        let (succeeded, said) = of_user(OTHER, &[command, "pf-painter"]);
+        assert!(!succeeded && said.contains("no app pf-painter"), "{said}");
     }
     let changed =
-        ["prefetch", "learn", "disable"].map(|word| format!("{word} gimp of 65534 by owner"));
+        ["prefetch", "learn", "disable"].map(|word| format!("{word} pf-painter of 65534 by owner"));
     let changed = changed
         .into_iter()
-        .chain(["forget gimp of 65534".to_owned()]);
+        .chain(["forget pf-painter of 65534".to_owned()]);
     assert!(served.fake.changed().into_iter().eq(changed));
     for arguments in [
         &["list"][..],
         &["stats"],
         &["list", "--json"],
         &["status"],
-        &["status", "gimp"],
+        &["status", "pf-painter"],
     ] {
         let (succeeded, said) = of_user(USER, arguments);
         assert!(succeeded && !said.contains("root"), "{said}");
         assert!(said.contains(APP) || arguments == ["status"], "{said}");
     }
-    let (succeeded, said) = of_user(USER, &["show", "gimp"]);
+    let (succeeded, said) = of_user(USER, &["show", "pf-painter"]);
     assert!(
         succeeded && said.starts_with("app ") && said.contains("covered"),
         "{said}"
     );
-    let (succeeded, said) = of_user(USER, &["show", "--json", "gimp"]);
+    let (succeeded, said) = of_user(USER, &["show", "--json", "pf-painter"]);
     let shown: Value = serde_json::from_str(&said).unwrap();
     assert!(succeeded && shown["entries"].is_array(), "{said}");
     for other in [
         &["list", "--user", "root"][..],
-        &["show", "--user", "root", "gimp"],
+        &["show", "--user", "root", "pf-painter"],
     ] {
         let (succeeded, said) = of_user(USER, other);
         assert!(!succeeded && said.contains("only root may"), "{said}");
         assert_eq!(said.lines().count(), 1);
     }
-    let (succeeded, said) = of_user(OTHER, &["show", "gimp"]);
-    assert!(!succeeded && said.contains("no app gimp"), "{said}");
+    let (succeeded, said) = of_user(OTHER, &["show", "pf-painter"]);
+    assert!(!succeeded && said.contains("no app pf-painter"), "{said}");
     let nobody_answers = paralfetch_of(
         USER,
         "unix:path=/nonexistent/bus",
         program,
-        &["show", "gimp"],
+        &["show", "pf-painter"],
     );
     assert_eq!(nobody_answers.status.code(), Some(3));
     let said = String::from_utf8(nobody_answers.stderr).unwrap();
@@ -157,7 +157,7 @@ fn commands_of_an_ordinary_user_are_about_his_own_apps() {
     // Root sees whose they are.
     let all = served.run(&["stats"]);
     assert!(
-        all.contains("root       /usr/bin/gimp") && all.contains("nobody     /usr"),
+        all.contains("root       /usr/bin/pf-painter") && all.contains("nobody     /usr"),
         "{all}"
     );
     let one = served.run(&["stats", "--user", "nobody"]);

@@ -19,7 +19,7 @@ use zbus::zvariant::OwnedValue;
 
 use crate::daemon::Daemon;
 
-/// Knows one app, `/usr/bin/gimp`, of [`USER`] and of root. Where it is installed is all the same.
+/// Knows one app, `/usr/bin/pf-painter`, which no system has, of [`USER`] and of root. Where it is installed is all the same.
 pub struct Fake {
     pub changes: Mutex<Vec<String>>,
     pub mode: Mutex<Mode>,
@@ -27,7 +27,7 @@ pub struct Fake {
     pub cold_with_ms: Mutex<Option<u32>>,
 }
 
-pub const APP: &str = "/usr/bin/gimp";
+pub const APP: &str = "/usr/bin/pf-painter";
 
 /// The ordinary user who has the app.
 pub const USER: u32 = 65534;
@@ -65,8 +65,8 @@ impl Fake {
     fn known(user: Option<u32>, app: &str) -> Result<(), ControlError> {
         let has_it = user.is_none_or(|uid| [0, USER].contains(&uid));
         match app {
-            "gimp" if has_it => Ok(()),
-            path if path.ends_with("/gimp") && has_it => Ok(()),
+            "pf-painter" if has_it => Ok(()),
+            path if path.ends_with("/pf-painter") && has_it => Ok(()),
             "refused" => Err(ControlError::Refused("not\0this".to_owned())),
             _ => Err(ControlError::Unknown(format!("no app {app:.10}"))),
         }

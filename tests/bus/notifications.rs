@@ -29,7 +29,10 @@ fn paralfetch(daemon: &Daemon, home: &Path) -> Command {
 fn home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
     let at = |path: &str| home.path().join(path);
-    for (directory, name) in [("Desktop", "gimp"), (".local/share/applications", "other")] {
+    for (directory, name) in [
+        ("Desktop", "pf-painter"),
+        (".local/share/applications", "other"),
+    ] {
         fs::create_dir_all(at(directory)).unwrap();
         let program = at(name);
         fs::write(&program, "").unwrap();
@@ -47,8 +50,8 @@ fn an_entry_stands_for_its_app_and_the_desktop_shows_what_became_of_it() {
         return;
     };
     let home = home();
-    let program = home.path().join("gimp").display().to_string();
-    let entry = home.path().join("Desktop/gimp.desktop");
+    let program = home.path().join("pf-painter").display().to_string();
+    let entry = home.path().join("Desktop/pf-painter.desktop");
     let run = |arguments: &[&str]| {
         let mut command = paralfetch(&served.daemon, home.path());
         // File managers give whole paths, users what is in their directory.
@@ -57,10 +60,10 @@ fn an_entry_stands_for_its_app_and_the_desktop_shows_what_became_of_it() {
         let said = String::from_utf8(output.stderr).unwrap();
         (output.status.code().unwrap(), said)
     };
-    let nobody = run(&["enable", "--notify", "gimp.desktop"]);
+    let nobody = run(&["enable", "--notify", "pf-painter.desktop"]);
     assert_eq!(nobody.0, 0);
     assert!(
-        nobody.1.contains("gimp will start faster") && nobody.1.lines().count() == 1,
+        nobody.1.contains("pf-painter will start faster") && nobody.1.lines().count() == 1,
         "{nobody:?}"
     );
     let desktop = Desktop::start(&served.daemon);
@@ -69,7 +72,7 @@ fn an_entry_stands_for_its_app_and_the_desktop_shows_what_became_of_it() {
         assert_eq!(run(&[command, "--notify", path]), (0, String::new()));
     }
     for command in ["enable", "status", "stats", "forget"] {
-        assert_eq!(run(&[command, "./gimp.desktop"]), (0, String::new()));
+        assert_eq!(run(&[command, "./pf-painter.desktop"]), (0, String::new()));
     }
     let done = [
         "prefetch", "prefetch", "learn", "disable", "prefetch", "forget",
@@ -77,21 +80,24 @@ fn an_entry_stands_for_its_app_and_the_desktop_shows_what_became_of_it() {
     let done = done.map(|what| format!("{what} {program}"));
     assert_eq!(served.fake.changed(), done);
     let headings = [
-        "gimp will start faster",
-        "gimp will be learned",
-        "gimp will not start faster",
+        "pf-painter will start faster",
+        "pf-painter will be learned",
+        "pf-painter will not start faster",
     ];
     assert_eq!(desktop.headings(), headings);
     // The service does not know this one, and one more has no program.
     let (status, said) = run(&["enable", "--notify", "other.desktop"]);
     assert_eq!((status, said.lines().count()), (1, 1), "{said}");
-    fs::remove_file(home.path().join("gimp")).unwrap();
+    fs::remove_file(home.path().join("pf-painter")).unwrap();
     let (status, said) = run(&["enable", "--notify", path]);
     assert_eq!((status, said.lines().count()), (1, 1), "{said}");
     let shown = desktop.shown.lock().unwrap();
     assert!(shown.iter().all(|(heading, _)| heading == "Paralfetch"));
     assert!(shown[0].1.starts_with("no app /"), "{shown:?}");
-    assert!(shown[1].1.contains("gimp is not installed"), "{shown:?}");
+    assert!(
+        shown[1].1.contains("pf-painter is not installed"),
+        "{shown:?}"
+    );
 }
 
 #[test]
@@ -119,7 +125,7 @@ fn that_an_app_has_become_faster_is_shown_once() {
         let bus = serve(post(&fake), daemon.address()).unwrap();
         let last = format!("{} starts faster", apps.last().unwrap());
         until("the last app is shown", || {
-            bus.emit(ended(USER, "/of/another/gimp"));
+            bus.emit(ended(USER, "/of/another/pf-painter"));
             for app in apps {
                 bus.emit(ended(0, app));
             }
@@ -137,11 +143,14 @@ fn that_an_app_has_become_faster_is_shown_once() {
     let watching = watch();
     assert_eq!(shown(&[APP]), heading(APP));
     // It waits for a service that has stopped.
-    assert_eq!(shown(&[APP, "/second/gimp"]), heading("/second/gimp"));
+    assert_eq!(
+        shown(&[APP, "/second/pf-painter"]),
+        heading("/second/pf-painter")
+    );
     // And another one knows what was shown.
     drop(watching);
     let watching = watch();
-    let third = ["/second/gimp", APP, "/third/gimp"];
-    assert_eq!(shown(&third), heading("/third/gimp"));
+    let third = ["/second/pf-painter", APP, "/third/pf-painter"];
+    assert_eq!(shown(&third), heading("/third/pf-painter"));
     drop(watching);
 }

@@ -15,9 +15,13 @@ type Change = (Action, fn(&Client) -> Result<(), ControlError>);
 
 const CHANGES: [Change; 4] = [
     (Action::ManageApps, |service| {
-        service.ask(None, "gimp", PhaseRequest::Disable).map(drop)
+        service
+            .ask(None, "pf-painter", PhaseRequest::Disable)
+            .map(drop)
     }),
-    (Action::ManageApps, |service| service.forget(None, "gimp")),
+    (Action::ManageApps, |service| {
+        service.forget(None, "pf-painter")
+    }),
     (Action::Configure, |service| {
         service.set_mode(Mode::Automatic)
     }),
@@ -35,12 +39,15 @@ fn root_changes_without_asking() {
     };
     let polkit = Polkit::start(&served.daemon, PolkitAnswer(false, false));
     let client = served.client();
-    assert_eq!(client.ask(None, "gimp", PhaseRequest::Learn).unwrap(), APP);
+    assert_eq!(
+        client.ask(None, "pf-painter", PhaseRequest::Learn).unwrap(),
+        APP
+    );
     change_all(&client);
     let expected = [
-        "learn gimp",
-        "disable gimp",
-        "forget gimp",
+        "learn pf-painter",
+        "disable pf-painter",
+        "forget pf-painter",
         "automatic",
         "reload",
     ];
@@ -57,11 +64,14 @@ fn a_user_changes_his_own_apps_without_a_question() {
     let polkit = Polkit::start(&served.daemon, PolkitAnswer(false, true));
     as_nobody(|| {
         let client = served.client();
-        let asked = client.ask(Some(USER), "gimp", PhaseRequest::Disable);
+        let asked = client.ask(Some(USER), "pf-painter", PhaseRequest::Disable);
         assert_eq!(asked.unwrap(), APP);
-        client.forget(Some(USER), "gimp").unwrap();
+        client.forget(Some(USER), "pf-painter").unwrap();
     });
-    let expected = ["disable gimp of 65534 by owner", "forget gimp of 65534"];
+    let expected = [
+        "disable pf-painter of 65534 by owner",
+        "forget pf-painter of 65534",
+    ];
     assert_eq!(served.fake.changed(), expected);
     assert!(polkit.questions.lock().unwrap().is_empty());
 }
@@ -73,7 +83,12 @@ fn others_change_what_polkit_allows() {
     };
     let polkit = Polkit::start(&served.daemon, PolkitAnswer(true, false));
     as_nobody(|| change_all(&served.client()));
-    let expected = ["disable gimp", "forget gimp", "automatic", "reload"];
+    let expected = [
+        "disable pf-painter",
+        "forget pf-painter",
+        "automatic",
+        "reload",
+    ];
     assert_eq!(served.fake.changed(), expected);
     let asked = polkit.questions.lock().unwrap().clone();
     let expected = CHANGES.map(|(action, _)| {
