@@ -122,7 +122,7 @@ impl Service {
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),
         ];
-        let announcements = self.announcements.fds();
+        let announcements = self.announcements.fds(Instant::now());
         let others = self.parts.fds().chain(announcements);
         for fd in single.into_iter().flatten().chain(others) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -135,6 +135,7 @@ impl Service {
 
     fn timeout(&self) -> Option<Duration> {
         if !self.launches.is_empty() {
+            // The socket of announcements rests no longer than that.
             return Some(TICK);
         }
         let now = Instant::now();
@@ -148,6 +149,7 @@ impl Service {
             .lock_code_at
             .map(|at| at.saturating_duration_since(now));
         let others = others.chain(self.parts.until_due(now)).chain(until_lock);
+        let others = others.chain(self.announcements.rest(now));
         Some(others.fold(until_check, Duration::min))
     }
 
@@ -180,8 +182,9 @@ impl Service {
     }
 
     fn on_announced(&mut self) {
+        let now = Instant::now();
         for _ in 0..MOST_AT_ONCE {
-            match self.announcements.receive() {
+            match self.announcements.receive(now) {
                 Ok(Some(announced)) => self.on_announcement(&announced),
                 Ok(None) => return,
                 Err(error) => return self.parts.warn(error.to_string()),

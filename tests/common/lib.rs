@@ -493,10 +493,11 @@ pub fn copy_time(from: &Path, to: &Path) {
     file.set_modified(time).unwrap();
 }
 
-/// Copies a program that is to be executed. A process of its own does: a child that another test forks meanwhile would keep
-/// the copy open to be written, and execve(2) refuses such a file.
+/// Copies a program that is to be executed, with its permissions. A process of its own does: a child that another test forks
+/// meanwhile would keep the copy open to be written, and execve(2) refuses such a file.
 pub fn copy_program(from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) {
-    succeed(Command::new("cp").arg("--").arg(from).arg(to));
+    let mut cp = Command::new("cp");
+    succeed(cp.args(["--preserve=mode", "--"]).arg(from).arg(to));
 }
 
 /// What a program printed; it must succeed.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -223,8 +222,7 @@ pub fn install_as(program: &Path, inside: &Path, root: &Path) {
         let inside = root.join(inside.strip_prefix("/").unwrap());
         fs::create_dir_all(inside.parent().unwrap()).unwrap();
         if !inside.exists() {
-            fs::copy(file, &inside)
-                .unwrap_or_else(|error| panic!("{:?}: {error}", file.as_os_str().as_bytes()));
+            crate::copy_program(file, &inside);
         }
     }
 }

@@ -65,7 +65,7 @@ fn copy_program(root: &Path, program: &str) {
     for path in paths.chain([program]) {
         let copy = root.join(path.trim_start_matches('/'));
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::copy(path, copy).unwrap();
+        common::copy_program(path, copy);
     }
 }
 

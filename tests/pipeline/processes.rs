@@ -78,8 +78,8 @@ pub fn until_read(pipe: &Path) -> File {
     opened.unwrap()
 }
 
-/// Launches an app that waits at a pipe in its root, which is told to go on when the prefetch is over: how far a prefetch is
-/// ahead of an app that does not wait is a matter of chance. The app must succeed.
+/// Launches an app that waits at a pipe in its root, by `run` until the prefetch is over: how far a prefetch is ahead of an
+/// app that does not wait is a matter of chance. The app must succeed.
 pub fn launch_told(root: &Root, command: &[&str], app: &[&str], pipe: &str) -> Output {
     let launched = root
         .paralfetch(command, app)

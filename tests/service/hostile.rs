@@ -53,7 +53,7 @@ os.setresgid(user, user, user)
 os.setresuid(user, user, user)
 texts = [f'{victim} app', f'{victim} {app}', '1 app', '0 app', app, 'app', '\0' * 60, 'x' * 4096]
 for number in range(20000):
-    text = texts[number % len(texts)].encode()
+    text = texts[number // 2 % len(texts)].encode()
     try:
         to.send(text if number % 2 else os.urandom(48))
     except OSError:
@@ -341,7 +341,7 @@ fn flood(scene: &mut Scene) {
                   i=0; while [ $i -lt 100 ]; do /app; i=$((i+1)); done; :";
     let dir = scene.home().join("flood");
     fs::create_dir(&dir).unwrap();
-    fs::copy(scene.home().join("brief"), dir.join("app")).unwrap();
+    common::copy_program(scene.home().join("brief"), dir.join("app"));
     let mut calling = Meanwhile::start(scene.inside(script).stderr(Stdio::null()));
     for _ in 0..2 {
         scene.prefetched("the flood goes on");

@@ -77,7 +77,7 @@ fn fork_bombs_and_parallel_compiles_are_nobodys_business() {
 }
 
 /// Sends junk to the socket in the first argument as another user, as fast as it can until it is killed. It says when it has
-/// sent ten thousand times what a socket holds for him.
+/// sent two thousand times what a user can at once.
 const JUNK: &str = "
 import os, socket, sys
 to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

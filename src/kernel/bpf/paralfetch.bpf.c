@@ -15,9 +15,9 @@
  * 2. Hooks
  *
  * All programs are on BTF-typed raw tracepoints, which load and attach under kernel lockdown and without
- * tracefs, with two exceptions: the entry of execve is a system-call tracepoint, which takes tracefs, and
+ * tracefs, with three exceptions: the entry of execve is a system-call tracepoint, which takes tracefs;
  * older kernels have no tracepoints for uses of cached pages, where programs on the functions take their
- * place (older.h). User space loads the object once in a process, with the programs that it needs and that
+ * place (older.h); and one is the filter of the socket for announcements (users.h). User space loads the object once in a process, with the programs that it needs and that
  * the running kernel has the hooks for: none is loaded by itself. Those that cost something are attached
  * only while they are needed.
  *
@@ -81,7 +81,7 @@
  *   - Tasks that could not be marked because memory was short, and with them their descendants:
  *     `lost_tasks`. Launches that found no slot: `lost_launches`.
  *   - Executions by a user who executes watched names too fast: `excess_execs`. They take no slot and no room in
- *     the ring. Announcements by one who sends them too fast (users.h).
+ *     the ring. Announcements by one who sends them too fast (users.h) are counted nowhere.
  *   - Paths longer than PF_PATH_MAX, or no longer in memory: `lost_paths` of the recorder. Paths of
  *     32-bit programs are not looked at.
  *   - When a filter is full, nothing is lost: what finds no room in it is reported each time.

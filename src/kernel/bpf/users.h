@@ -95,7 +95,8 @@ static __noinline bool may_report(struct task_struct *task)
 
 /*
  * The filter of the socket for announcements, which the sender of a datagram runs (unix_dgram_sendmsg): returns how much of it
- * is kept, in bytes. A user's datagrams beyond his bound never take a place that others wait for.
+ * is kept, in bytes. A user's datagrams beyond his bound never take a place that others wait for. Before Linux 6.14, one that
+ * waits for a place is asked for again each time that there may be one.
  */
 SEC("?socket")
 int announcement_sent(void *datagram)

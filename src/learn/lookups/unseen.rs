@@ -1,5 +1,6 @@
-//! Files that the launch used though no path was seen to lead to them: its first paths may be looked up before anybody
-//! sees them, and some are lost. Whoever opened such a file looked its name up.
+//! Files that the launch used though no path was walked to them: its first paths may be looked up before anybody sees them,
+//! some are lost, and on an overlay, which is not walked, the files are those of its layers. Whoever opened such a file looked
+//! its name up, but for those that the launch was given open: a few blocks too many.
 
 use std::collections::HashSet;
 

@@ -25,6 +25,18 @@ pub enum Refusal {
     Gone,
 }
 
+impl Refusal {
+    /// Whether processes were looked at before.
+    pub fn was_looked_at(self) -> bool {
+        match self {
+            Refusal::Malformed | Refusal::TooOften | Refusal::Unidentified => false,
+            Refusal::Namespace | Refusal::NotTheirs | Refusal::NotDescendant | Refusal::Gone => {
+                true
+            }
+        }
+    }
+}
+
 /// Announcements cannot be received, or one does not hold.
 #[derive(Debug, Error)]
 pub enum AnnounceError {

@@ -16,15 +16,18 @@ mod error;
 mod fetch_app;
 mod filter;
 mod owned_path;
+mod refusals;
 mod sender;
 mod socket;
 mod text;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
+use self::refusals::RefusalLimit;
 use crate::model::UserApp;
 
 pub use error::{AnnounceError, Refusal};
@@ -42,8 +45,6 @@ pub const FILE: &str = "fetch_app";
 
 /// Announcements that are received in a row; then others have their turn.
 pub const MOST_AT_ONCE: usize = 16;
-/// How many datagrams are refused in a row at most: root alone can send more. The socket stays readable.
-const MOST_DATAGRAMS: usize = 64;
 /// How many lines of the file are refused in a row at most. Root alone can write them: a full pipe of empty ones. Lines that
 /// were read already do not make the file readable again.
 const MOST_LINES: usize = 1 << 16;
@@ -70,6 +71,8 @@ impl AnnouncedLaunch {
 pub struct Announcements {
     socket: Option<Socket>,
     file: Option<FetchAppFile>,
+    /// What was refused of the socket's.
+    limit: RefusalLimit,
 }
 
 impl Announcements {
@@ -82,46 +85,63 @@ impl Announcements {
         };
         let passed = Socket::passed().map_err(&mut usable).ok().flatten();
         let socket = passed.or_else(|| Socket::bind(dir).map_err(&mut usable).ok());
-        // Without it, whoever sends as fast as he can would keep others away.
-        let filtered = socket.map(|socket| socket.filtered(filter));
-        let socket = filtered.and_then(|socket| socket.map_err(&mut usable).ok());
         let file = FetchAppFile::make(dir).map_err(&mut usable).ok();
-        (Announcements { socket, file }, warnings)
+        let filtered = socket.as_ref().map_or(Ok(()), |it| it.run_filter(filter));
+        warnings.extend(filtered.err().map(|error| {
+            format!(
+                "one user's announcements can keep others' away: no filter of the socket: {error}"
+            )
+        }));
+        let announcements = Announcements {
+            socket,
+            file,
+            limit: RefusalLimit::default(),
+        };
+        (announcements, warnings)
     }
 
-    /// Readable when there is an announcement.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    /// Readable when there is an announcement. The socket is left out while it rests.
+    pub fn fds(&self, now: Instant) -> impl Iterator<Item = BorrowedFd<'_>> {
         let socket = self.socket.as_ref().map(AsFd::as_fd);
-        socket
-            .into_iter()
-            .chain(self.file.as_ref().map(AsFd::as_fd))
+        let socket = socket.filter(|_| self.rest(now).is_none());
+        let file = self.file.as_ref().map(AsFd::as_fd);
+        socket.into_iter().chain(file)
     }
 
-    /// The next announcement that holds, if there is one. Logs those that are refused. An error may cost one.
-    pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
-        let Announcements { socket, file } = self;
-        let of_socket = || socket.as_mut().map_or(Ok(None), Socket::receive);
-        match first_that_holds(MOST_DATAGRAMS, of_socket) {
-            Ok(None) => {}
-            received => return received,
+    /// How long the socket still rests since too many announcements were refused; `None` if it does not.
+    pub fn rest(&self, now: Instant) -> Option<Duration> {
+        self.limit.rest(now)
+    }
+
+    /// The next announcement that holds, if there is one. Logs those that are refused, a few of many. An error may cost
+    /// one.
+    pub fn receive(&mut self, now: Instant) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
+        let Announcements {
+            socket,
+            file,
+            limit,
+        } = self;
+        while let Some(socket) = socket.as_mut().filter(|_| limit.rest(now).is_none()) {
+            match socket.receive() {
+                Err(AnnounceError::Refused(refusal)) => {
+                    if limit.refused(refusal.was_looked_at(), now) {
+                        log(refusal);
+                    }
+                }
+                Ok(None) => break,
+                received => return received,
+            }
         }
-        let of_file = || file.as_mut().map_or(Ok(None), FetchAppFile::receive);
-        first_that_holds(MOST_LINES, of_file)
+        for _ in 0..MOST_LINES {
+            match file.as_mut().map_or(Ok(None), FetchAppFile::receive) {
+                Err(AnnounceError::Refused(refusal)) => log(refusal),
+                received => return received,
+            }
+        }
+        Ok(None)
     }
 }
 
-/// What `receive` gives first that is not refused, of so many at most.
-fn first_that_holds(
-    most: usize,
-    mut receive: impl FnMut() -> Result<Option<AnnouncedLaunch>, AnnounceError>,
-) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
-    for _ in 0..most {
-        match receive() {
-            Err(AnnounceError::Refused(refusal)) => {
-                tracing::debug!(?refusal, "an announcement was refused");
-            }
-            received => return received,
-        }
-    }
-    Ok(None)
+fn log(refusal: Refusal) {
+    tracing::debug!(?refusal, "an announcement was refused");
 }

@@ -28,7 +28,7 @@ const RATE: (u32, Duration) = (20, Duration::from_millis(200));
 /// - The kernel says which process and user sent (SCM_CREDENTIALS, unix(7)).
 /// - A process id in the text is meant in the sender's pid namespace. A sender in another one than
 ///   ours can announce itself only, without an id; it is refused with one.
-/// - The [filter](Socket::filtered) throws away what a user sends too fast, before it takes a place in the queue. [`Rate`] bounds
+/// - The [filter](Socket::run_filter) throws away what a user sends too fast, before it takes a place in the queue. [`Rate`] bounds
 ///   what each user can announce of the rest.
 ///
 /// Root's processes should announce before they give up root if the name is to be root's.
@@ -112,13 +112,13 @@ impl Socket {
         }
     }
 
-    /// Has senders run a BPF program that throws their datagrams away, as long as this lives. What is in the queue stays.
+    /// Has senders run a BPF program that says how much of a datagram is kept, if anything, as long as this lives. What is
+    /// in the queue stays.
     ///
     /// # Errors
     /// When the kernel refuses the program.
-    pub fn filtered(self, program: BorrowedFd<'_>) -> Result<Self, AnnounceError> {
-        filter::attach(self.fd.as_fd(), program)?;
-        Ok(self)
+    pub fn run_filter(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        filter::attach(self.fd.as_fd(), program)
     }
 
     /// The next announcement; `None` when there is none for now. Never waits. The socket stays usable after an
