@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use paralfetch::fs::blockdev;
 use paralfetch::fs::mounts::MountTable;
-use paralfetch::model::{PrefetchReport, Profile};
+use paralfetch::model::{Place, PrefetchReport, Profile};
 use paralfetch::prefetch::{Prefetch, PrefetchOptions};
 use paralfetch::profile::Store;
 use rustix::fs::{major, minor};
@@ -24,6 +24,24 @@ pub fn profile(root: &Root, app: &str) -> Profile {
 /// Prefetches for a launch of the app, to the end.
 pub fn prefetch(root: &Root, app: &str) -> PrefetchReport {
     prefetched(profile(root, app))
+}
+
+/// Whether the report leaves out nothing of the image and its file. Of other drives, a profile may have what a helper has
+/// read, and any process of the system that begins in a launch may be one: its files may be gone.
+pub fn left_nothing_out(report: &PrefetchReport, root: &Root, app: &str) -> bool {
+    let profile = profile(root, app);
+    let inside = fs::metadata(root.path()).unwrap().dev();
+    let image = fs::metadata(root.image.file()).unwrap();
+    let is_own = |place| match place {
+        Place::Metadata { device } => report.devices[usize::from(device)] == Some(inside),
+        Place::Data { file } => {
+            let file = &profile.files[file as usize];
+            let dev = report.devices[usize::from(file.device)];
+            dev == Some(inside) || (dev, file.ino) == (Some(image.dev()), image.ino())
+        }
+    };
+    let mut left_out = report.skipped_spans.iter();
+    !left_out.any(|(span, _)| is_own(span.place))
 }
 
 /// Prefetches this profile, to the end.
