@@ -32,16 +32,20 @@ pub fn left_nothing_out(report: &PrefetchReport, root: &Root, app: &str) -> bool
     let profile = profile(root, app);
     let inside = fs::metadata(root.path()).unwrap().dev();
     let image = fs::metadata(root.image.file()).unwrap();
-    let is_own = |place| match place {
-        Place::Metadata { device } => report.devices[usize::from(device)] == Some(inside),
-        Place::Data { file } => {
-            let file = &profile.files[file as usize];
-            let dev = report.devices[usize::from(file.device)];
-            dev == Some(inside) || (dev, file.ino) == (Some(image.dev()), image.ino())
-        }
+    let may_be_gone = |place| {
+        let (device, ino) = match place {
+            Place::Metadata { device } => (device, None),
+            Place::Data { file } => {
+                let file = &profile.files[file as usize];
+                (file.device, Some(file.ino))
+            }
+        };
+        // A drive that was not found may be the image's own.
+        let dev = report.devices[usize::from(device)];
+        dev.is_some_and(|dev| dev != inside && (dev, ino) != (image.dev(), Some(image.ino())))
     };
     let mut left_out = report.skipped_spans.iter();
-    !left_out.any(|(span, _)| is_own(span.place))
+    left_out.all(|(span, _)| may_be_gone(span.place))
 }
 
 /// Prefetches this profile, to the end.

@@ -14,6 +14,7 @@ enum pf_sizes {
 	PF_NAME_FILTER_WORDS = 1024,	/* words of 64 bits in `name_filter` */
 	PF_EXEC_BURST = 64,	/* reports of execve that one user can cause at once */
 	PF_EXECS_PER_SECOND = 32,	/* and for long */
+	/* Twice what user space takes of a user, so that it can say who sends too many. */
 	PF_ANNOUNCEMENT_BURST = 40,	/* announcements that one user can send at once */
 	PF_ANNOUNCEMENTS_PER_SECOND = 10,	/* and for long */
 	PF_ANNOUNCEMENT_MAX = 1 << 16,	/* bytes of one; user space takes shorter ones */

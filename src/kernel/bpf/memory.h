@@ -34,9 +34,9 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 	})
 
 /*
- * The same object, for loads of its pointers. From an object that it trusts, the verifier searches the names of all the
- * kernel's types four times at each such load (btf_nested_type_is_trusted, 6.4 to 6.18), which takes it longer than all
- * else. Older kernels take the object as it is.
+ * An object whose pointers are to be loaded, as one that the verifier does not trust. At each such load from one that it
+ * trusts, it searches the names of all the kernel's types four times (btf_nested_type_is_trusted, 6.4 to 6.18): that took
+ * half of the time in which the programs load. Kernels before 6.2 get the object as it is.
  */
 #define PLAIN(type, object)                                                                            \
 	(bpf_ksym_exists(bpf_rdonly_cast) ?                                                            \

@@ -17,9 +17,9 @@
  * All programs are on BTF-typed raw tracepoints, which load and attach under kernel lockdown and without
  * tracefs, with three exceptions: the entry of execve is a system-call tracepoint, which takes tracefs;
  * older kernels have no tracepoints for uses of cached pages, where programs on the functions take their
- * place (older.h); and one is the filter of the socket for announcements (users.h). User space loads the object once in a process, with the programs that it needs and that
- * the running kernel has the hooks for: none is loaded by itself. Those that cost something are attached
- * only while they are needed.
+ * place (older.h); and one is the filter of the socket for announcements (users.h). User space loads the
+ * object once in a process, with the programs that it needs and that the running kernel has the hooks for:
+ * none is loaded by itself. Those that cost something are attached only while they are needed.
  *
  *   always, while launches are watched for (launch.h, count.h, own_reads.h):
  *     sys_enter_execve, sys_enter_execveat       a watched program is about to be executed

@@ -95,6 +95,22 @@ impl Directories {
         }
     }
 
+    /// Those of one file system, as if it were ext4, and the directory at `top` in it.
+    #[cfg(test)]
+    pub fn of_one_fs(top: &std::path::Path) -> (Self, Dir) {
+        use std::os::unix::fs::MetadataExt;
+
+        let dev = top.metadata().unwrap().dev();
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let table = format!("20 1 {major}:{minor} / / rw - ext4 /dev/x rw\n");
+        let mounts = MountTable::parse(table.as_bytes());
+        let uid = rustix::process::geteuid().as_raw();
+        let directories = Directories::new(mounts, Vec::new(), true, uid);
+        let top = rustix::fs::open(top, O_LOOKUP, Mode::empty()).unwrap();
+        let top = directories.opened(top).unwrap();
+        (directories, top)
+    }
+
     /// Whether a mount is open.
     pub fn is_open(&self, mount: u32) -> bool {
         self.open_mounts.contains_key(&mount)

@@ -65,14 +65,10 @@ pub fn walk_executed(
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
-
-    use rustix::fs::{Mode, open};
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::fs::elf::tests::program;
-    use crate::fs::mounts::MountTable;
-    use crate::fs::node::O_LOOKUP;
 
     #[test]
     fn the_interpreter_and_the_libraries_beside_it_are_looked_up_once() {
@@ -92,14 +88,7 @@ mod tests {
         symlink("liba.so.1.2", lib.join("liba.so.1")).unwrap();
         fs::write(lib.join("libb.so"), program(b"", &["liba.so.1"])).unwrap();
 
-        let dev = root.path().metadata().unwrap().dev();
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        let table = format!("20 1 {major}:{minor} / / rw - ext4 /dev/x rw\n");
-        let mounts = MountTable::parse(table.as_bytes());
-        let uid = rustix::process::geteuid().as_raw();
-        let mut directories = Directories::new(mounts, Vec::new(), true, uid);
-        let top = open(root.path(), O_LOOKUP, Mode::empty()).unwrap();
-        let top = directories.opened(top).unwrap();
+        let (mut directories, top) = Directories::of_one_fs(root.path());
         let mut seen = SeenLibraries::default();
         let mut names = |path: &[u8]| {
             let mut needs = Vec::new();

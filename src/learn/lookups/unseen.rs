@@ -45,8 +45,8 @@ impl Met {
     }
 
     /// The last steps to a file, from the first directory that was met. Those above are left out, and all but the last
-    /// one if none was met: the launch may have come through a mount of a directory further down. None if `path`, from
-    /// `root`, does not lead to the file.
+    /// one if none was met: the launch may have come through a mount of a directory further down. Nothing if `path`,
+    /// from `root`, does not lead to the file.
     pub fn steps(
         &self,
         directories: &mut Directories,
@@ -72,11 +72,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
-    use rustix::fs::{Mode, open};
-
     use super::*;
-    use crate::fs::mounts::MountTable;
-    use crate::fs::node::O_LOOKUP;
     use crate::model::Source;
 
     fn access(time_ns: u64, ino: u64, by: By) -> Access {
@@ -122,13 +118,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         let dev = tree.path().metadata().unwrap().dev();
         let inode = |path: &str| tree.path().join(path).metadata().unwrap().ino();
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        let table = format!("20 1 {major}:{minor} / / rw - ext4 /dev/x rw\n");
-        let mounts = MountTable::parse(table.as_bytes());
-        let uid = rustix::process::geteuid().as_raw();
-        let mut directories = Directories::new(mounts, Vec::new(), true, uid);
-        let root = open(tree.path(), O_LOOKUP, Mode::empty()).unwrap();
-        let root = directories.opened(root).unwrap();
+        let (mut directories, root) = Directories::of_one_fs(tree.path());
         let mut names = |met: &[&str], path: &[u8], ino| {
             let met = Met {
                 directories: met.iter().map(|path| (dev, inode(path))).collect(),
