@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 use super::devices::OpenDevice;
 use super::files::Files;
 use super::sys;
-use crate::model::{PAGE_SIZE, Place, Profile, Skipped, Span};
+use crate::model::{PAGE_SIZE, Place, PrefetchEntry, Profile, Skipped, Span};
 
-/// Sampled entries of each kind.
+/// Sampled entries of each kind on each device.
 const SAMPLES: usize = 48;
 
 /// Samples of a warm launch that may be missing from the cache: apps rewrite some of their files in each
@@ -15,7 +15,8 @@ const SAMPLES: usize = 48;
 const MAX_MISSES: usize = 3;
 
 /// Whether the launch is warm: nearly all samples of the schedule are cached. The first few misses end
-/// the search, so that a cold launch pays for these only.
+/// the search, so that a cold launch pays for these only. Each device has samples of its own: running programs may
+/// keep most of the schedule in memory, of the system's device, while the app's own files on another are cold.
 ///
 /// Metadata is sampled first: looking it up in the buffer cache never waits for the drive, whereas opening
 /// a file does if its inode is not cached. Entries whose file or device is gone do not count. Nor is it known of a launch
@@ -26,11 +27,12 @@ pub fn is_warm(
     devices: &[Result<OpenDevice, Skipped>],
     files: &Files<'_>,
 ) -> bool {
-    let (metadata, data) = judged(profile, devices);
+    let kinds = judged(profile, devices);
+    let of_devices = || kinds.iter().flatten();
     let (mut hits, mut misses) = (0, 0);
     // Fewer misses are allowed in a small schedule.
-    let allowed = MAX_MISSES.min((metadata.len() + data.len()) / 16);
-    for span in spread(&metadata).chain(spread(&data)) {
+    let allowed = MAX_MISSES.min(of_devices().map(Vec::len).sum::<usize>() / 16);
+    for span in of_devices().flat_map(|spans| spread(spans)) {
         match is_cached(span, devices, files) {
             Some(true) => hits += 1,
             Some(false) => misses += 1,
@@ -43,25 +45,28 @@ pub fn is_warm(
     hits > 0
 }
 
-/// The metadata and the data of the schedule by which a launch is judged: all but blocks of images.
+/// The metadata and then the data of the schedule by which a launch is judged, each by device: all but blocks of images.
 fn judged<'a>(
     profile: &'a Profile,
     devices: &[Result<OpenDevice, Skipped>],
-) -> (Vec<&'a Span>, Vec<&'a Span>) {
+) -> [Vec<Vec<&'a Span>>; 2] {
+    let [mut metadata, mut data] = [(); 2].map(|()| vec![Vec::new(); devices.len()]);
     let opened = devices.iter().flatten();
     let images: Vec<_> = opened.filter_map(|device| device.image).collect();
-    let is_image = |span: &&Span| match span.place {
-        Place::Data { file } => {
-            let file = &profile.files[file as usize];
-            let device = devices[usize::from(file.device)].as_ref();
-            device.is_ok_and(|device| images.contains(&(device.dev, file.ino)))
+    for PrefetchEntry { span, .. } in &profile.entries {
+        match span.place {
+            Place::Metadata { device } => metadata[usize::from(device)].push(span),
+            Place::Data { file } => {
+                let file = &profile.files[file as usize];
+                let device = usize::from(file.device);
+                let is_image = |open: &OpenDevice| images.contains(&(open.dev, file.ino));
+                if !devices[device].as_ref().is_ok_and(is_image) {
+                    data[device].push(span);
+                }
+            }
         }
-        Place::Metadata { .. } => false,
-    };
-    let spans = profile.entries.iter().map(|entry| &entry.span);
-    spans
-        .filter(|span| !is_image(span))
-        .partition(|span| span.place.is_metadata())
+    }
+    [metadata, data]
 }
 
 /// Up to [`SAMPLES`] of the spans, evenly spread and with the last one, which is the least likely to be shared
@@ -103,6 +108,7 @@ mod tests {
 
     use super::*;
     use crate::fs::mounts::MountTable;
+    use crate::model::File;
     use crate::profile::generate::sample;
 
     #[test]
@@ -120,8 +126,8 @@ mod tests {
                 readahead_limit: 0,
             };
             let devices = [Ok(device)];
-            let (metadata, data) = judged(&profile, &devices);
-            (metadata.len(), data.len())
+            let [metadata, data] = judged(&profile, &devices);
+            (metadata[0].len(), data[0].len())
         };
         let (metadata, data) = counts(None);
         assert_eq!(metadata + data, profile.entries.len());
@@ -129,6 +135,28 @@ mod tests {
         let ino = profile.files[0].ino;
         assert_eq!(counts(Some((8, ino))), (metadata, data));
         assert_eq!(counts(Some((7, ino))), (metadata, 0));
+    }
+
+    #[test]
+    fn each_device_is_judged_by_its_own_part() {
+        let mut profile = sample("/usr/bin/app");
+        let other = profile.files[0].clone();
+        profile.files.push(File { device: 1, ..other });
+        let [metadata, data] = judged(
+            &profile,
+            &[Err(Skipped::DeviceGone), Err(Skipped::DeviceGone)],
+        );
+        let (of_first, entries) = (metadata[0].len() + data[0].len(), profile.entries.len());
+        assert_eq!((of_first, metadata[1].len() + data[1].len()), (entries, 0));
+        for entry in &mut profile.entries {
+            entry.span.place = Place::Data { file: 1 };
+        }
+        let [metadata, data] = judged(
+            &profile,
+            &[Err(Skipped::DeviceGone), Err(Skipped::DeviceGone)],
+        );
+        assert_eq!([data[0].len(), data[1].len()], [0, entries]);
+        assert!(metadata.iter().all(Vec::is_empty));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use paralfetch::drive::MemoryLimits;
 use paralfetch::fs::blockdev;
 use paralfetch::fs::mounts::MountTable;
 use paralfetch::model::{Place, PrefetchReport, Profile};
@@ -15,13 +16,19 @@ use rustix::fs::{major, minor};
 use crate::root::Root;
 use crate::until;
 
+/// Any memory may be filled, under any pressure.
+const ANY_MEMORY: MemoryLimits = MemoryLimits {
+    available_percent: 100,
+    pressure_percent: 100.0,
+};
+
 /// The stored profile of an app for root.
 pub fn profile(root: &Root, app: &str) -> Profile {
     let store = Store::open(root.state.path()).unwrap();
     store.find(0, app.as_ref()).unwrap().unwrap()
 }
 
-/// Prefetches for a launch of the app, to the end.
+/// Prefetches for a launch of the app, to the end, however short of memory other programs have made the host.
 pub fn prefetch(root: &Root, app: &str) -> PrefetchReport {
     prefetched(profile(root, app))
 }
@@ -50,7 +57,11 @@ pub fn left_nothing_out(report: &PrefetchReport, root: &Root, app: &str) -> bool
 
 /// Prefetches this profile, to the end.
 pub fn prefetched(profile: Profile) -> PrefetchReport {
-    Prefetch::start(move || Some(profile), PrefetchOptions::default())
+    let options = PrefetchOptions {
+        memory: ANY_MEMORY,
+        ..PrefetchOptions::default()
+    };
+    Prefetch::start(move || Some(profile), options)
         .unwrap()
         .finish_within(std::time::Duration::from_secs(60))
         .unwrap()

@@ -53,11 +53,12 @@ fn what_comes_after_a_pause_is_learned_by_two_launches_and_read_ahead_at_its_pla
     service.stop();
     assert_order(&image);
     drop_caches();
-    prefetch(&image.root, "app");
+    let report = prefetch(&image.root, "app");
     let files: Vec<String> = AFTER.map(|file| format!("/data/{file}")).collect();
     let mut command = vec!["/bin/cat"];
     command.extend(files.iter().map(String::as_str));
-    assert_eq!(reads_of_launch(image.root.path(), &command), 0);
+    let reads = reads_of_launch(image.root.path(), &command);
+    assert_eq!(reads, 0, "{report:?}");
 }
 
 /// The profile has the files before the pause and those behind it in the order of the launch, and none of the latter for
