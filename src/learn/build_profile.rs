@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::completion_pages::{
-    UsedPages, choose, completed_at, completion_pages, file_of, in_tables,
+    UsedPages, choose, completed_at, completion_pages, file_of, in_tables, used_most_after,
 };
 use crate::drive::{MeasuredDrives, Sysfs, costs_of};
 use crate::fs::kind::FsKind;
@@ -100,7 +100,12 @@ impl WatchedLaunch {
             })
         };
         let seen = seen_in_time(&sequence, &trace.accesses, &images);
-        let found = completion_pages(&seen, duration, data_until, is_shared);
+        // A cold run is timed to its last read, as in the papers.
+        let until = match self.how {
+            Learned::Live => used_most_after(&seen, duration),
+            _ => duration,
+        };
+        let found = completion_pages(&seen, until, data_until, is_shared);
         let completion = self.pages_to_time_by(trace, &sequence, found, duration, &used);
         let (devices, files) = (&sequence.devices, &sequence.files);
         let completed_ns = completed_at(&trace.accesses, devices, files, &completion);

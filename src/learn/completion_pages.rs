@@ -16,9 +16,49 @@ const READAHEAD_PAGES: u64 = 32;
 /// How late a page is, in percent of the time of another one, to time launches beside it.
 const LATE_PERCENT: u128 = 90;
 
+/// The part of its pages by whose use a launch is complete, in percent. Browsers read on for seconds behind their windows, by
+/// timers. Of ten desktop apps, the window came at 0.7 to 1.3 times this time (docs/results.md).
+const COMPLETE_PERCENT: u128 = 95;
+
+/// When a launch that ended after `duration` had used most of the pages of its sequence.
+pub fn used_most_after(log: &[LogEntry], duration: Duration) -> Duration {
+    let in_time = log.iter().enumerate();
+    let in_time = in_time.filter(|(_, entry)| began(entry) <= duration);
+    let mut uses: Vec<(Duration, u64)> = in_time
+        .map(|(index, entry)| (used(log, index, duration), entry.span.len))
+        .collect();
+    uses.sort_unstable();
+    let all: u64 = uses.iter().map(|&(_, pages)| pages).sum();
+    let mut so_far = 0;
+    let most = uses.iter().find(|&&(_, pages)| {
+        so_far += pages;
+        u128::from(so_far) * 100 >= u128::from(all) * COMPLETE_PERCENT
+    });
+    most.map_or(duration, |&(used, _)| used)
+}
+
+fn began(entry: &LogEntry) -> Duration {
+    Duration::from_micros(entry.time_us)
+}
+
+fn is_long(entry: &LogEntry) -> bool {
+    entry.span.len > READAHEAD_PAGES
+}
+
+/// When the last page of an entry was used. Entries have the time of their beginning.
+fn used(log: &[LogEntry], index: usize, duration: Duration) -> Duration {
+    let entry = &log[index];
+    match log.get(index + 1) {
+        // The next read may come in the quiet that follows the launch.
+        Some(next) if is_long(entry) => began(next).min(duration),
+        None if is_long(entry) => duration,
+        _ => began(entry),
+    }
+}
+
 /// The pages by which the completion block (paper §4.2) is known in later launches, in the order of their use: each the last
-/// page of a file in the launch, which ended after `duration`, that no earlier read was near; those of the files that were
-/// read last, about at the same time. The end of a long read counts as such a page: its beginning is far from it.
+/// page of a file in the launch, which was complete after `duration`, that no earlier read was near; those of the files that
+/// were read last, about at the same time. The end of a long read counts as such a page: its beginning is far from it.
 ///
 /// Every launch must read them last. With the default readahead, a page near an earlier read arrives with that read, long
 /// before it is touched. Of what an app reads in the background, not each launch reads the same: pages that all learned
@@ -49,23 +89,16 @@ fn far_pages(log: &[LogEntry], duration: Duration) -> Vec<(Span, Duration)> {
         let Place::Data { file } = entry.span.place else {
             continue;
         };
-        if u128::from(entry.time_us) > duration.as_micros() {
+        if began(entry) > duration {
             break;
         }
         let Range { start, end } = entry.span.pages();
         let read = read.entry(file).or_default();
-        let is_long = end - start > READAHEAD_PAGES;
-        let page = if is_long { end - 1 } else { start };
+        let page = if is_long(entry) { end - 1 } else { start };
         let near = page.saturating_sub(READAHEAD_PAGES)..end + READAHEAD_PAGES;
         if read.overlapping(&near).next().is_none() {
-            // Entries have the time of their beginning.
-            let used = match log.get(index + 1) {
-                // The next read may come in the quiet that follows the launch.
-                Some(next) if is_long => Duration::from_micros(next.time_us).min(duration),
-                None if is_long => duration,
-                _ => Duration::from_micros(entry.time_us),
-            };
-            far.push((Span::new(entry.span.place, page..page + 1), used));
+            let page = Span::new(entry.span.place, page..page + 1);
+            far.push((page, used(log, index, duration)));
         }
         read.insert(start..end);
     }
@@ -358,6 +391,29 @@ mod tests {
         }
         let pages = completion_pages(&log, Duration::from_micros(100), Duration::ZERO, |_| true);
         assert_eq!(Vec::from_iter(pages.into_iter().map(number)), [2, 3]);
+    }
+
+    #[test]
+    fn a_launch_has_used_most_of_its_pages_before_what_timers_read() {
+        let until = |reads: &[(u32, u64, u64)], duration| {
+            used_most_after(&log(reads), Duration::from_micros(duration)).as_micros()
+        };
+        // Large and small reads, a microsecond apart.
+        let reads = [(1, 0, 50), (2, 0, 30), (3, 0, 14), (4, 0, 1), (5, 0, 5)];
+        assert_eq!(until(&reads, 9), 3);
+        assert_eq!(until(&reads[..4], 9), 2);
+        assert_eq!(until(&reads, 1), 1, "later reads are no part of it");
+        assert_eq!(
+            until(&[(1, 0, 9), (2, 0, 2000)], 900),
+            900,
+            "a long one goes on to the end"
+        );
+        assert_eq!(until(&[(1, 0, 9), (2, 0, 2000), (3, 0, 1)], 900), 2);
+        assert_eq!(until(&[], 7), 7);
+        let mut late = log(&[(1, 0, 32), (2, 0, 31), (3, 0, 3)]);
+        late[2].time_us = 1_000_000;
+        let until = used_most_after(&late, Duration::from_secs(2));
+        assert_eq!(until.as_micros(), 1, "a timer's read");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! How long a launch took: one definition for cold, learned, prefetched, withheld and warm launches.
 //!
-//! A launch is complete when it has used half of its *completion pages*: of the files that the app's launches read last, the
-//! last pages that no earlier read was near (the room `learn` finds them). In a cold launch those uses are the last reads
-//! that the launch waits for. In prefetched and warm ones, where nothing is left to wait for, the program uses the same
+//! A launch is complete when it has used half of its *completion pages*: of the files that the app's launches read last before
+//! they have used 95 % of what they read, the last pages that no earlier read was near (the room `learn` finds them). What
+//! comes behind is mostly read in the background. In a cold launch those uses are reads that the launch waits for. In
+//! prefetched and warm ones, where nothing is left to wait for, the program uses the same
 //! pages at the same place of its work, so that the same event stands for it. Half of them, since an app reads some files in
 //! the background, and not in each launch. An app that has no such pages is complete when its last task exits.
 //!
