@@ -5,12 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::model::{LaunchCounts, MissedRequests, PrefetchReport, Skipped};
 use crate::policy::took::{Completion, took_us};
 
-/// Share of the schedule's bytes, in percent, that the drive must have read for a launch to count as
+/// Share in percent of what the app's launches usually read that the drive must have read for a launch to count as
 /// cold. The paper checks "the overall disk read size … to remove the results from the warm cache"
 /// (§3.3) and names no bound. Launches are compared with each other by their times, so that they
-/// must have had about the same to read; the rest leaves room for shared libraries that other
-/// programs keep cached.
+/// must have had about the same to read.
 const COLD_PERCENT: u64 = 75;
+
+/// Share of the schedule's bytes, in percent, that a cold launch reads at least, although programs keep libraries cached.
+const LEAST_COLD_PERCENT: u64 = 25;
 
 /// Share in percent below which a launch counts as warm: it read too little to be evidence of anything.
 const WARM_PERCENT: u64 = 5;
@@ -23,7 +25,7 @@ const ANTICIPATED_PERCENT: u64 = 25;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Warmth {
-    /// Nearly everything: 75 % or more.
+    /// Nearly all that launches of its app usually read: 75 % or more.
     Cold,
     /// Some of it.
     Partly,
@@ -44,6 +46,9 @@ pub struct LaunchFigures {
     pub learned_completion: Option<Completion>,
     /// Bytes of the app's whole schedule; 0 without a profile.
     pub schedule_bytes: u64,
+    /// The most that one of the app's last prefetched launches read, in bytes; 0 if none is known. Then it is all of the
+    /// schedule.
+    pub usual_bytes: u64,
     /// Read requests that a cold launch of the app makes without prefetching, about
     /// ([`crate::policy::estimate_cold_requests`]); 0 without a profile.
     pub cold_requests: u64,
@@ -95,11 +100,16 @@ impl LaunchFigures {
 
     /// How warm the launch was, by the bytes that the drive read.
     pub fn warmth(&self) -> Warmth {
-        let percent = |share: u64| u128::from(self.schedule_bytes) * u128::from(share);
+        let percent = |bytes: u64, share: u64| u128::from(bytes) * u128::from(share);
         let read = u128::from(self.read_bytes()) * 100;
-        if self.schedule_bytes == 0 || read < percent(WARM_PERCENT) {
+        let scheduled = self.schedule_bytes;
+        let usual = match self.usual_bytes {
+            0 => scheduled,
+            usual => usual.min(scheduled),
+        };
+        if scheduled == 0 || read < percent(scheduled, WARM_PERCENT) {
             Warmth::Warm
-        } else if read < percent(COLD_PERCENT) {
+        } else if read < percent(usual, COLD_PERCENT).max(percent(scheduled, LEAST_COLD_PERCENT)) {
             Warmth::Partly
         } else {
             Warmth::Cold
@@ -255,6 +265,20 @@ mod tests {
         assert_eq!(warmth(75_000, 100_000), Warmth::Cold);
         assert_eq!(warmth(u64::MAX, u64::MAX), Warmth::Cold);
         assert_eq!(warmth(10, 0), Warmth::Warm);
+        // Where other programs keep half of it cached.
+        let beside = |usual_bytes, bytes| {
+            let figures = LaunchFigures {
+                usual_bytes,
+                ..that_read(bytes, 100_000)
+            };
+            figures.warmth()
+        };
+        assert_eq!(beside(50_000, 37_500), Warmth::Cold);
+        assert_eq!(beside(50_000, 37_499), Warmth::Partly);
+        assert_eq!(beside(20_000, 24_999), Warmth::Partly);
+        assert_eq!(beside(20_000, 25_000), Warmth::Cold);
+        assert_eq!(beside(900_000, 75_000), Warmth::Cold);
+        assert_eq!(beside(1, 4_999), Warmth::Warm);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::learned_launches::LearnedLaunches;
 use super::no_gain::{NoGainFacts, NoGainReason};
 use super::relearn::Relearning;
 use super::tuned_parameter::TuningRules;
+use super::usual_reads::UsualReads;
 use crate::model::{DriveClass, MissedRequests, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
 use crate::policy::types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};
@@ -37,6 +38,8 @@ pub struct Managed {
     gain: Gain,
     #[serde(default)]
     cold_requests: ColdRequests,
+    #[serde(default)]
+    usual_reads: UsualReads,
     relearning: Relearning,
     /// A drive was measured, and the profile is not scheduled for that yet.
     #[serde(default)]
@@ -57,6 +60,7 @@ impl Default for Managed {
             tuning: None,
             gain: Gain::default(),
             cold_requests: ColdRequests::default(),
+            usual_reads: UsualReads::default(),
             relearning: Relearning::default(),
             schedule_is_due: false,
             learned: LearnedLaunches::default(),
@@ -99,6 +103,11 @@ impl Managed {
     /// What is typical of the launches that the gain is told from.
     pub fn typical_times(&self) -> TypicalTimes {
         self.gain.typical()
+    }
+
+    /// The most that the app's last prefetched launches read, in bytes; 0 before the first.
+    pub fn usual_bytes(&self) -> u64 {
+        self.usual_reads.most()
     }
 
     /// Launches are timed by other completion pages from now on.
@@ -272,6 +281,9 @@ impl Managed {
         let cold_requests = self.cold_requests(figures);
         let mut is_due = false;
         if figures.is_prefetched() {
+            if warmth != Warmth::Warm {
+                self.usual_reads.read(figures.read_bytes());
+            }
             is_due = self.learned.prefetched(now_s);
             self.gain
                 .prefetched(warmth, figures.took_us(), figures.waiting_us());

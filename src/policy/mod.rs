@@ -37,6 +37,7 @@ mod shield;
 mod took;
 mod tuned_parameter;
 mod types;
+mod usual_reads;
 
 pub use before_launch::ReadBefore;
 pub use cold_requests::estimate_cold_requests;

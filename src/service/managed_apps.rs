@@ -171,6 +171,12 @@ impl ManagedApps {
         self.profiles.get(key).or_else(seed)
     }
 
+    /// The most that one of an app's last prefetched launches read, in bytes; 0 if none is known.
+    pub fn usual_bytes(&self, key: &UserApp) -> u64 {
+        let record = self.registry.records.get(key);
+        record.map_or(0, |record| record.managed.usual_bytes())
+    }
+
     /// Plans a launch that begins now. `withholds`: whether prefetching may be withheld, to compare.
     pub fn plan(&mut self, key: &UserApp, withholds: bool) -> LaunchPolicy {
         // Another key each time: launches from which prefetching is withheld should follow no rhythm.

@@ -103,6 +103,10 @@ impl Outside for FakeSystem {
         u64::from(self.profiles.contains(app)) * SCHEDULE_BYTES
     }
 
+    fn usual_bytes(&self, _: &UserApp) -> u64 {
+        0
+    }
+
     fn close_slot(&mut self, launch: u64) {
         self.slots.remove(&launch);
     }

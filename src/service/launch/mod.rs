@@ -67,6 +67,9 @@ pub trait Outside {
     /// Size of the app's schedule in bytes; 0 without a profile.
     fn schedule_bytes(&self, app: &UserApp) -> u64;
 
+    /// The most that one of the app's last prefetched launches read, in bytes; 0 if none is known.
+    fn usual_bytes(&self, app: &UserApp) -> u64;
+
     /// Frees the slot of a launch. Its tasks belong to no launch from then on.
     fn close_slot(&mut self, launch: u64);
 

@@ -349,6 +349,7 @@ impl FollowedLaunch {
             StateAction::KeepProfile { .. } | StateAction::CloseSlot | StateAction::ListenOn => {
                 self.figures.counts = outside.counts(self.number).unwrap_or_default();
                 self.figures.schedule_bytes = outside.schedule_bytes(&self.start.key);
+                self.figures.usual_bytes = outside.usual_bytes(&self.start.key);
             }
             StateAction::WriteDown(_) if self.is_forgotten => return None,
             StateAction::StartRecording { late: true } => {

@@ -178,6 +178,10 @@ impl Outside for Parts {
         self.apps.profile(app).map_or(0, |profile| profile.bytes)
     }
 
+    fn usual_bytes(&self, app: &UserApp) -> u64 {
+        self.apps.usual_bytes(app)
+    }
+
     fn close_slot(&mut self, launch: u64) {
         if let Some(over) = self.late_reads.take(launch) {
             self.compare_late_reads(over);

@@ -12,7 +12,7 @@ prop_compose! {
     fn any_figures()(
         [took_us, waiting_us] in [number(), number()],
         [bytes, requests, schedule_bytes, switches, scheduled] in prop::array::uniform5(number()),
-        cold_requests in number(),
+        [cold_requests, usual_bytes] in [number(), number()],
         missed in prop::option::of(prop::array::uniform5(number())),
         prefetched in prop::bool::weighted(0.8),
         stale_files in 0..2u64,
@@ -37,6 +37,7 @@ prop_compose! {
             exited_ns: Some(took_us.saturating_mul(1000)),
             learned_completion: None,
             schedule_bytes,
+            usual_bytes,
             cold_requests,
             missed,
             report: prefetched.then_some(report),
