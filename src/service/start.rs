@@ -10,7 +10,7 @@ use super::event_loop::Service;
 use super::mailbox::mailbox;
 use super::message::Message;
 use super::notify::{NotifyState, notify};
-use super::own_process::{raise_priority, release_heap};
+use super::own_process::{keep_heaps_short, raise_priority, release_heap};
 use super::packages::Packages;
 use super::parts::{Warnings, assemble};
 use crate::prefetch::raise_open_files;
@@ -24,6 +24,7 @@ const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 /// # Errors
 /// Why it cannot start, or go on; [`super::CannotWorkHere`] if that will not change.
 pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> {
+    keep_heaps_short();
     // Before any thread is started: all of them inherit the mask.
     let (inherited, signals) = Inherited::replace(&SIGNALS)?;
     raise_open_files();
