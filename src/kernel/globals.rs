@@ -127,6 +127,12 @@ impl Globals {
         word!(AtomicU64, self.0, large_bytes)
     }
 
+    /// The program whose children begin no launch: its inode number, 0 for none, and its device as a kernel `dev_t`.
+    pub fn launcher(&self) -> (&AtomicU64, &AtomicU32) {
+        let ino = word!(AtomicU64, self.0, launcher_ino);
+        (ino, word!(AtomicU32, self.0, launcher_dev))
+    }
+
     /// The thread that makes the first requests of launches, and the launch of the moment.
     pub fn first_reader(&self) -> (&AtomicU32, &AtomicU64) {
         let thread = word!(AtomicU32, self.0, first_reader);

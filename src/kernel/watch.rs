@@ -20,6 +20,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::TraceError;
+use super::event::kernel_dev;
 use super::hooks::{Kernel, ProgramSelection};
 use super::launch_event::{LaunchEvent, parse};
 use super::launcher::{launch_of_task, mark_task, monotonic_ns};
@@ -294,6 +295,14 @@ impl Watch {
             .globals
             .large_bytes()
             .store(bytes, Ordering::Relaxed);
+    }
+
+    /// What processes that execute this file start, by its device (`st_dev`) and inode number, begins no launch. Called
+    /// before names are watched for.
+    pub fn leave_children_of(&mut self, (dev, number): (u64, u64)) {
+        let (ino, kernel_number) = self.object.globals.launcher();
+        kernel_number.store(kernel_dev(dev), Ordering::Relaxed);
+        ino.store(number, Ordering::Relaxed);
     }
 
     /// Readable when there are launch events.

@@ -1,8 +1,13 @@
 //! Launches that other commands of this program make: `learn`, `run` and `bench` record, prefetch or measure them.
+//!
+//! The kernel side does not report them, so that /proc need not be asked at each launch. That knows a file by its inode, of
+//! which the union file systems tell user space other numbers.
 
 use std::path::Path;
 
 use super::roots::{Inode, executed};
+use crate::fs::mounts::MountTable;
+use crate::fs::support::Support;
 use crate::process::task_state;
 
 /// Tells launches that other commands make apart from launches of users.
@@ -18,6 +23,14 @@ impl OwnCommands {
         OwnCommands {
             program: has_commands.then(this).flatten(),
         }
+    }
+
+    /// The program, if the kernel side knows it by these numbers.
+    pub fn known_to_kernel(&self, mounts: &MountTable) -> Option<Inode> {
+        let has_own_numbers =
+            |fs: &str| matches!(Support::of(fs), Support::Served(_) | Support::Memory);
+        let program = self.program.filter(|(dev, _)| *dev != 0);
+        program.filter(|(dev, _)| mounts.fs_type(*dev).is_some_and(has_own_numbers))
     }
 
     /// Whether one of them has started the process, and is still there. To prefetch such a launch, or learn from it,
@@ -39,6 +52,28 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn the_kernel_knows_the_program_where_files_have_its_numbers() {
+        let mounts = |fs: &str| {
+            let (dev, _) = OwnCommands::of_this_program(true).program.unwrap();
+            let [major, minor] = [rustix::fs::major(dev), rustix::fs::minor(dev)];
+            let line = format!("1 0 {major}:{minor} / / rw - {fs} none rw\n");
+            MountTable::parse(line.as_bytes())
+        };
+        for (fs, is_known) in [
+            ("ext4", true),
+            ("tmpfs", true),
+            ("overlay", false),
+            ("nfs4", false),
+        ] {
+            let own = OwnCommands::of_this_program(true);
+            let known = own.known_to_kernel(&mounts(fs));
+            assert_eq!(known, own.program.filter(|_| is_known), "{fs}");
+        }
+        let none = OwnCommands::of_this_program(false);
+        assert_eq!(none.known_to_kernel(&mounts("ext4")), None);
+    }
 
     #[test]
     fn children_of_the_program_are_told_from_others() {

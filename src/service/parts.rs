@@ -66,6 +66,8 @@ pub struct Parts {
     config: Config,
     kernel: Watch,
     own_commands: OwnCommands,
+    /// Whether the kernel side reports no launch by execve of theirs.
+    kernel_leaves_own_commands: bool,
     executables: ExecutableFinder,
     /// How often launches of a user have executables found again.
     moved: Rate,

@@ -72,6 +72,7 @@ struct thread_info {
 struct mm_struct {
 	unsigned long arg_start;
 	unsigned long arg_end;
+	struct file *exe_file;
 };
 
 struct task_io_accounting {

@@ -85,6 +85,9 @@ struct {
  * the reports off.
  */
 volatile __u64 large_bytes = 0;
+/* The program whose children begin no launch, with its device as a kernel dev_t; an inode number of 0: there is none. */
+volatile __u64 launcher_ino = 0;
+volatile __u32 launcher_dev = 0;
 /* A bit for the end of each watched name (see may_be_watched). */
 volatile __u64 name_filter[PF_NAME_FILTER_WORDS] = {};
 /* Events that found no room in the ring buffer, and launches for which there was no slot. */
@@ -283,6 +286,17 @@ static __always_inline __u8 watch_of_name(struct scratch *s, struct task_struct 
 	return watch_for(s, task);
 }
 
+/* Whether the program at launcher_ino has started the task, and is still there. */
+static __always_inline bool is_left_to_launcher(struct task_struct *task)
+{
+	struct inode *program;
+
+	if (!launcher_ino)
+		return false;
+	program = BPF_CORE_READ(task, real_parent, mm, exe_file, f_inode);
+	return program && BPF_CORE_READ(program, i_ino) == launcher_ino && dev_of_file(program) == launcher_dev;
+}
+
 /* execve was called with the path in `text`. */
 static __always_inline void execve_called(struct scratch *s)
 {
@@ -302,6 +316,8 @@ static __always_inline void execve_called(struct scratch *s)
 		}
 		return;
 	}
+	if (is_left_to_launcher(task))
+		return;
 	m = may_report(task) ? begin(s, task, PF_ROLE_STARTING, watch) : NULL;
 	if (!m)
 		return;
@@ -511,6 +527,8 @@ static __always_inline void look_at_program(struct scratch *s, struct task_struc
 	if (!watch)
 		watch = watch_of_file(s, task, bprm);
 	if (watch) {
+		if (is_left_to_launcher(task))
+			return;
 		m = may_report(task) ? begin(s, task, PF_ROLE_TREE, watch) : NULL;
 		if (m)
 			report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);

@@ -25,7 +25,7 @@ use crate::process::TaskState;
 use crate::service::catalogue::FoundApp;
 
 /// What a launch begins with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Beginning {
     /// A call of execve, from which on the kernel records it if a recorder is ready.
     Execve,

@@ -96,10 +96,17 @@ pub fn assemble(
     let options = WatchOptions {
         early: config.watch.early,
     };
-    let kernel = Watch::attach(options).map_err(|error| match error.is_lasting() {
+    let mut kernel = Watch::attach(options).map_err(|error| match error.is_lasting() {
         true => CannotWorkHere(error.to_string()).into(),
         false => Box::<dyn Error>::from(error),
     })?;
+    let own_commands = OwnCommands::of_this_program(places.leaves_own_commands);
+    // Without the mount table, nothing can be prefetched either; whoever needs it says so.
+    let known = MountTable::read().ok();
+    let known = known.and_then(|mounts| own_commands.known_to_kernel(&mounts));
+    known
+        .into_iter()
+        .for_each(|it| kernel.leave_children_of(it));
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
     let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
     let elevator_dir = places.run_dir.join(ELEVATORS_DIR);
@@ -135,7 +142,8 @@ pub fn assemble(
     Ok(Parts {
         places: places.clone(),
         _state_lock: state_lock,
-        own_commands: OwnCommands::of_this_program(places.leaves_own_commands),
+        own_commands,
+        kernel_leaves_own_commands: known.is_some(),
         had_launches: false,
         excess_execs: 0,
         reported: ReportedApps::new(&apps.registry, &apps.profiles),

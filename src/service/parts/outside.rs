@@ -120,7 +120,8 @@ impl Outside for Parts {
         found: FoundApp,
         beginning: Beginning,
     ) -> Option<LaunchStart> {
-        if self.own_commands.have_started(pid) {
+        let may_be_ours = beginning != Beginning::Execve || !self.kernel_leaves_own_commands;
+        if may_be_ours && self.own_commands.have_started(pid) {
             return None;
         }
         let mut policy = self.plan(&found)?;
