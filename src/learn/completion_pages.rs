@@ -17,7 +17,7 @@ const READAHEAD_PAGES: u64 = 32;
 const LATE_PERCENT: u128 = 90;
 
 /// The part of its pages by whose use a launch is complete, in percent. Browsers read on for seconds behind their windows, by
-/// timers. Of ten desktop apps, the window came at 0.7 to 1.3 times this time (docs/results.md).
+/// timers. Ten desktop apps had used so much after 0.7 to 1.3 of the time until their window, cold and prefetched alike.
 const COMPLETE_PERCENT: u128 = 95;
 
 /// When a launch that ended after `duration` had used most of the pages of its sequence.
