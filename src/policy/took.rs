@@ -3,9 +3,9 @@
 //! A launch is complete when it has used half of its *completion pages*: of the files that the app's launches read last before
 //! they have used 95 % of what they read, the last pages that no earlier read was near (the room `learn` finds them). What
 //! comes behind is mostly read in the background. In a cold launch those uses are reads that the launch waits for. In
-//! prefetched and warm ones, where nothing is left to wait for, the program uses the same
-//! pages at the same place of its work, so that the same event stands for it. Half of them, since an app reads some files in
-//! the background, and not in each launch. An app that has no such pages is complete when its last task exits.
+//! prefetched and warm ones, where nothing is left to wait for, the program uses the same pages at the same place of its
+//! work, so that the same event stands for it. Half of them, since an app reads some files in the background, and not in
+//! each launch. An app that has no such pages is complete when its last task exits.
 //!
 //! Nothing else tells the time of a launch. The last request to the drive, say, comes early in a prefetched launch and
 //! late in one that is followed for longer: such times are not comparable, and are not told at all.
