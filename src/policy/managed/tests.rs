@@ -419,6 +419,24 @@ fn a_clock_set_back_counts_from_then_on() {
 }
 
 #[test]
+fn an_app_of_which_other_programs_keep_half_cached_is_judged_from_its_second_launch_on() {
+    let mut app = prefetching();
+    let mut launch_beside = |shares: [u64; 2]| {
+        let figures = changed(|figures| {
+            figures.counts.bytes = 0;
+            figures.counts.prefetch_bytes = figures.schedule_bytes * shares[0] / shares[1];
+            figures.usual_bytes = app.usual_bytes();
+        });
+        launch(&mut app, figures);
+        app.typical_times().with_us.is_some()
+    };
+    assert!(!launch_beside([1, 2]), "it may be half warm");
+    // Warm launches do not show what is usual.
+    assert!(!launch_beside([1, 100]));
+    assert!(launch_beside([1, 2]));
+}
+
+#[test]
 fn the_percentages_go_by_measured_cold_launches_where_there_are_any() {
     let mut app = prefetching();
     let own = |requests| {
