@@ -148,6 +148,18 @@ impl Catalogue {
         names
     }
 
+    /// The root directory of the event's process, as [`Roots::of_event`] says it. Of one that has ended already, the paths of
+    /// apps tell: one lies below that root by the path that was executed.
+    fn root_of(&self, event: &LaunchEvent) -> Option<Option<PathBuf>> {
+        self.roots.of_event(event).or_else(|| {
+            let path = Path::new(&event.path).strip_prefix("/").ok()?;
+            let files = self.paths.keys().map(Path::new);
+            let roots = files.filter(|file| file.ends_with(path));
+            let roots = roots.filter_map(|file| file.ancestors().nth(path.components().count()));
+            Some(Some(self.roots.among(event, roots.map(Path::to_path_buf))?))
+        })
+    }
+
     /// The app that a call of execve would start, as far as its path tells; the inode of its executable is
     /// left out. Asks /proc for the root directory at most, and opens no file: on a cold system each look
     /// is a read from the drive, and the first requests of the prefetch would wait for it.
@@ -156,7 +168,7 @@ impl Catalogue {
         if !path.is_absolute() {
             return None;
         }
-        let root = self.roots.of_event(event)?;
+        let root = self.root_of(event)?;
         let file = below(root.as_deref(), path);
         match self.paths.get(file.as_os_str()) {
             Some(id) => found(id, event.uid, root, None),
@@ -180,7 +192,7 @@ impl Catalogue {
     /// The app that was executed. If its process has ended already, only its path can tell. Of the process, links in
     /// /proc are read, and never what it can make wait: its arguments come with the event.
     pub fn executed(&self, event: &LaunchEvent) -> Option<FoundApp> {
-        let root = self.roots.of_event(event)?;
+        let root = self.root_of(event)?;
         let proc = PathBuf::from(format!("/proc/{}", event.pid));
         let cwd = fs::read_link(proc.join("cwd")).ok();
         let Some(cwd) = cwd.filter(|_| !event.arguments.is_empty()) else {
@@ -353,6 +365,36 @@ mod tests {
             None,
             "a container with equal paths"
         );
+    }
+
+    #[test]
+    fn a_call_in_a_chroot_whose_process_has_ended_is_recognised_by_the_roots_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir(root.join("opt")).unwrap();
+        let id = root.join("opt/app").into_os_string().into_string().unwrap();
+        let called = |path: &str, root: Inode, mount_ns| {
+            let event = LaunchEvent {
+                pid: i32::MAX as u32,
+                ..event(path, root, mount_ns)
+            };
+            catalogue(&[app(&id, &id)]).called(&event)
+        };
+        let number = inode(&root).unwrap();
+        let found = called("/opt/app", number, 7).unwrap();
+        assert_eq!(
+            found.app.root.as_deref(),
+            Some(root.as_os_str().as_encoded_bytes())
+        );
+        assert_eq!(found.key.id, id);
+        for (path, number, mount_ns) in [
+            ("/opt/app", number, 8),
+            ("/opt/app", inode(&root.join("opt")).unwrap(), 7),
+            ("/app", number, 7),
+            ("/", number, 7),
+        ] {
+            assert_eq!(called(path, number, mount_ns), None, "{path} {mount_ns}");
+        }
     }
 
     fn located(path: &str, inode: Inode, links: &[&str], is_many_apps: bool) -> LocatedExecutable {

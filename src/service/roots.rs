@@ -101,6 +101,19 @@ impl Roots {
         is_root(&root).then(|| Some(self.remember(event.root, root)))
     }
 
+    /// The root directory of the event's process, which may have ended, among these directories: the one with its number.
+    pub fn among(
+        &self,
+        event: &LaunchEvent,
+        mut directories: impl Iterator<Item = PathBuf>,
+    ) -> Option<PathBuf> {
+        if event.root == self.own || event.mount_ns != self.mount_ns {
+            return None;
+        }
+        let root = directories.find(|root| inode(root) == Some(event.root))?;
+        Some(self.remember(event.root, root))
+    }
+
     fn remember(&self, inode: Inode, root: PathBuf) -> PathBuf {
         let mut known = self.known.borrow_mut();
         if known.len() >= MOST_ROOTS {
