@@ -127,10 +127,10 @@ impl Globals {
         word!(AtomicU64, self.0, large_bytes)
     }
 
-    /// The program whose children begin no launch: its inode number, 0 for none, and its device as a kernel `dev_t`.
-    pub fn launcher(&self) -> (&AtomicU64, &AtomicU32) {
-        let ino = word!(AtomicU64, self.0, launcher_ino);
-        (ino, word!(AtomicU32, self.0, launcher_dev))
+    /// Our own program, whose children begin no launch: its inode number, 0 if they do, and its device as a kernel `dev_t`.
+    pub fn own_program(&self) -> (&AtomicU64, &AtomicU32) {
+        let ino = word!(AtomicU64, self.0, own_program_ino);
+        (ino, word!(AtomicU32, self.0, own_program_dev))
     }
 
     /// The thread that makes the first requests of launches, and the launch of the moment.

@@ -297,12 +297,12 @@ impl Watch {
             .store(bytes, Ordering::Relaxed);
     }
 
-    /// What processes that execute this file start, by its device (`st_dev`) and inode number, begins no launch. Called
-    /// before names are watched for.
-    pub fn leave_children_of(&mut self, (dev, number): (u64, u64)) {
-        let (ino, kernel_number) = self.object.globals.launcher();
-        kernel_number.store(kernel_dev(dev), Ordering::Relaxed);
-        ino.store(number, Ordering::Relaxed);
+    /// Our own program is this file, by its device (`st_dev`) and inode number: what its commands start begins no launch.
+    /// Called before names are watched for.
+    pub fn leave_own_commands(&mut self, (dev, ino): (u64, u64)) {
+        let (own_ino, own_dev) = self.object.globals.own_program();
+        own_dev.store(kernel_dev(dev), Ordering::Relaxed);
+        own_ino.store(ino, Ordering::Relaxed);
     }
 
     /// Readable when there are launch events.

@@ -1,11 +1,12 @@
 //! Launches that other commands of this program make: `learn`, `run` and `bench` record, prefetch or measure them.
 //!
-//! The kernel side does not report them, so that /proc need not be asked at each launch. That knows a file by its inode, of
-//! which the union file systems tell user space other numbers.
+//! The kernel side does not report them, so that /proc need not be asked at each launch. It knows the program by the numbers of
+//! its inode. User space is told others by union file systems, and by btrfs, whose subvolumes the kernel side may not know.
 
 use std::path::Path;
 
 use super::roots::{Inode, executed};
+use crate::fs::kind::FsKind;
 use crate::fs::mounts::MountTable;
 use crate::fs::support::Support;
 use crate::process::task_state;
@@ -27,10 +28,12 @@ impl OwnCommands {
 
     /// The program, if the kernel side knows it by these numbers.
     pub fn known_to_kernel(&self, mounts: &MountTable) -> Option<Inode> {
-        let has_own_numbers =
-            |fs: &str| matches!(Support::of(fs), Support::Served(_) | Support::Memory);
-        let program = self.program.filter(|(dev, _)| *dev != 0);
-        program.filter(|(dev, _)| mounts.fs_type(*dev).is_some_and(has_own_numbers))
+        let tells_the_inodes = |fs: &str| match Support::of(fs) {
+            Support::Served(kind) => kind != FsKind::Btrfs,
+            support => support == Support::Memory,
+        };
+        let program = self.program;
+        program.filter(|(dev, _)| mounts.fs_type(*dev).is_some_and(tells_the_inodes))
     }
 
     /// Whether one of them has started the process, and is still there. To prefetch such a launch, or learn from it,
@@ -64,6 +67,7 @@ mod tests {
         for (fs, is_known) in [
             ("ext4", true),
             ("tmpfs", true),
+            ("btrfs", false),
             ("overlay", false),
             ("nfs4", false),
         ] {

@@ -85,9 +85,9 @@ struct {
  * the reports off.
  */
 volatile __u64 large_bytes = 0;
-/* The program whose children begin no launch, with its device as a kernel dev_t; an inode number of 0: there is none. */
-volatile __u64 launcher_ino = 0;
-volatile __u32 launcher_dev = 0;
+/* Our own program, whose children begin no launch, with its device as a kernel dev_t; an inode number of 0: they do. */
+volatile __u64 own_program_ino = 0;
+volatile __u32 own_program_dev = 0;
 /* A bit for the end of each watched name (see may_be_watched). */
 volatile __u64 name_filter[PF_NAME_FILTER_WORDS] = {};
 /* Events that found no room in the ring buffer, and launches for which there was no slot. */
@@ -286,15 +286,15 @@ static __always_inline __u8 watch_of_name(struct scratch *s, struct task_struct 
 	return watch_for(s, task);
 }
 
-/* Whether the program at launcher_ino has started the task, and is still there. */
-static __always_inline bool is_left_to_launcher(struct task_struct *task)
+/* Whether a process that executes our own program has started the task, and is still there. */
+static __always_inline bool is_of_own_command(struct task_struct *task)
 {
 	struct inode *program;
 
-	if (!launcher_ino)
+	if (!own_program_ino)
 		return false;
 	program = BPF_CORE_READ(task, real_parent, mm, exe_file, f_inode);
-	return program && BPF_CORE_READ(program, i_ino) == launcher_ino && dev_of_file(program) == launcher_dev;
+	return program && BPF_CORE_READ(program, i_ino) == own_program_ino && dev_of_file(program) == own_program_dev;
 }
 
 /* execve was called with the path in `text`. */
@@ -316,7 +316,7 @@ static __always_inline void execve_called(struct scratch *s)
 		}
 		return;
 	}
-	if (is_left_to_launcher(task))
+	if (is_of_own_command(task))
 		return;
 	m = may_report(task) ? begin(s, task, PF_ROLE_STARTING, watch) : NULL;
 	if (!m)
@@ -527,7 +527,7 @@ static __always_inline void look_at_program(struct scratch *s, struct task_struc
 	if (!watch)
 		watch = watch_of_file(s, task, bprm);
 	if (watch) {
-		if (is_left_to_launcher(task))
+		if (is_of_own_command(task))
 			return;
 		m = may_report(task) ? begin(s, task, PF_ROLE_TREE, watch) : NULL;
 		if (m)

@@ -101,12 +101,11 @@ pub fn assemble(
         false => Box::<dyn Error>::from(error),
     })?;
     let own_commands = OwnCommands::of_this_program(places.leaves_own_commands);
-    // Without the mount table, nothing can be prefetched either; whoever needs it says so.
-    let known = MountTable::read().ok();
-    let known = known.and_then(|mounts| own_commands.known_to_kernel(&mounts));
-    known
-        .into_iter()
-        .for_each(|it| kernel.leave_children_of(it));
+    let mounts = warnings.keep("launches are looked for in /proc first", MountTable::read());
+    let known = mounts.and_then(|mounts| own_commands.known_to_kernel(&mounts));
+    if let Some(program) = known {
+        kernel.leave_own_commands(program);
+    }
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
     let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
     let elevator_dir = places.run_dir.join(ELEVATORS_DIR);
