@@ -28,6 +28,7 @@ fn a_full_disk_costs_nothing_that_was_there() {
     let mut service = image.start();
     image.learn(&mut service, "app");
     image.until_recorded("app");
+    image.until_stored("app");
     let profiles = || -> Vec<(String, Vec<u8>)> {
         let names = files_in(state)
             .into_iter()

@@ -282,8 +282,8 @@ impl Image {
         });
     }
 
-    /// Waits until the first launch of an app is in the history. That is written last: the service is at
-    /// rest then.
+    /// Waits until the first launch of an app is in the history. Another thread writes what was learned of it
+    /// ([`Image::until_stored`]).
     pub fn until_recorded(&self, name: &str) {
         let id = self.id(name);
         until("the launch is in the history", || {
